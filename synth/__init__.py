@@ -1,0 +1,1 @@
+"""synth: certified collective-communication schedules by linear programming."""

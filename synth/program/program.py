@@ -1,0 +1,1 @@
+"""The verified program: it cannot exist unverified."""
