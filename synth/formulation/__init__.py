@@ -1,0 +1,1 @@
+"""The linear program: roots, columns, resources, pricing."""

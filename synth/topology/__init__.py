@@ -1,0 +1,36 @@
+"""Topologies: the model, its file format, built-in machines and fabrics, reachability and importers."""
+
+from synth.topology.builtin import Builtin, builtin, builtin_names, describe_builtins, resolve
+from synth.topology.check import model_faults
+from synth.topology.dump import dump_topology, save_topology
+from synth.topology.fabric import Joint, join_hosts
+from synth.topology.file import load_topology
+from synth.topology.importers import import_plain_instance, import_simai_text
+from synth.topology.model import Link, Node, Resource, Topology
+from synth.topology.parameters import Parameter
+from synth.topology.reachability import check_reachable, check_steps, hop_distance, unreachable_pairs
+
+__all__ = [
+    "Builtin",
+    "Joint",
+    "Link",
+    "Node",
+    "Parameter",
+    "Resource",
+    "Topology",
+    "builtin",
+    "builtin_names",
+    "check_reachable",
+    "check_steps",
+    "describe_builtins",
+    "dump_topology",
+    "hop_distance",
+    "import_plain_instance",
+    "import_simai_text",
+    "join_hosts",
+    "load_topology",
+    "model_faults",
+    "resolve",
+    "save_topology",
+    "unreachable_pairs",
+]

@@ -1,0 +1,80 @@
+"""Roots and columns of the LP: a family is served by its columns, each one out-tree, in-tree or set of paths."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from synth.demand.model import Demand
+from synth.formulation.network import Floats, Hop, Network
+
+FamilyKind = Literal["out", "in", "paths"]
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """One convexity row of the master.
+
+    Attributes
+    ----------
+    kind
+        ``out`` and ``in``: trees rooted at ``rank``; ``paths``: unicast from ``rank``.
+    rank
+        Root rank.
+    size
+        Bytes of the shard (of each of ``commodities`` in turn for ``paths``: see ``Demand.commodities``).
+    commodities
+        Indices into ``Demand.commodities`` that a column of this family serves.
+    """
+
+    kind: FamilyKind
+    rank: int
+    size: float
+    commodities: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One way to serve a family.
+
+    Attributes
+    ----------
+    family
+        Index of the family.
+    hops
+        Trees: the hops, parents before children for ``out``, children before parents for ``in``.
+    paths
+        Unicast: link indices per commodity of the family, in the family's order.
+    """
+
+    family: int
+    hops: tuple[Hop, ...] = ()
+    paths: tuple[tuple[int, ...], ...] = ()
+
+
+def families_of(demand: Demand) -> tuple[Family, ...]:
+    """Families of a demand: one per shard, one per unicast source, or two per meeting point for all-reduce."""
+    items = demand.commodities
+    if demand.pattern == "allreduce":
+        size = items[0].size
+        return tuple(Family(kind, rank, size, (0,)) for rank in demand.ranks for kind in ("in", "out"))
+    if demand.pattern == "unicast":
+        sources = dict.fromkeys(c.root for c in items)
+        groups = {s: tuple(k for k, c in enumerate(items) if c.root == s) for s in sources}
+        return tuple(Family("paths", s, max(items[k].size for k in group), group) for s, group in groups.items())
+    kind: FamilyKind = "out" if demand.pattern == "multicast" else "in"
+    return tuple(Family(kind, c.root, c.size, (k,)) for k, c in enumerate(items))
+
+
+def column_bytes(network: Network, demand: Demand, family: Family, column: Column) -> Floats:
+    """Bytes that a column used in full puts on each link (length: links)."""
+    out = np.zeros(len(network.topology.links))
+    for hop in column.hops:
+        for link in hop.links:
+            out[link] += family.size
+    for k, path in zip(family.commodities, column.paths, strict=False):
+        for link in path:
+            out[link] += demand.commodities[k].size
+    return out

@@ -1,0 +1,74 @@
+"""The master as a PuLP model, for printing, writing and solving with any engine that PuLP knows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pulp
+
+from synth.demand.model import Demand
+from synth.formulation.network import Network
+from synth.formulation.routes import Route, link_bytes
+
+
+def master_model(network: Network, demand: Demand, columns: Sequence[Route], scale: float) -> pulp.LpProblem:
+    """Build ``min T`` over the shares of the given columns.
+
+    Variables and rows are numbered (``x_12``, ``serve_3``, ``use_7``): names of users never reach a solver.
+
+    Parameters
+    ----------
+    network, demand
+        Instance.
+    columns
+        Routes; for all-reduce they are halves (in-trees and out-trees), tied by one share per meeting point.
+    scale
+        Seconds that one unit of the model's T stands for, so that coefficients are about 1.
+
+    Returns
+    -------
+    pulp.LpProblem
+        ``T`` is the variable of that name, in units of ``scale`` seconds.
+    """
+    model = pulp.LpProblem("synth_master", pulp.LpMinimize)
+    span = model.add_variable("T", lowBound=0)
+    share = [model.add_variable(f"x_{k}", lowBound=0) for k in range(len(columns))]
+    model += span
+    for name, served, need in _service_rows(model, demand, columns):
+        model += pulp.lpSum(share[k] for k in served) - need >= 0, name
+    for row, terms in enumerate(_resource_terms(network, demand, columns, scale)):
+        if terms:
+            model += pulp.lpSum(value * share[k] for k, value in terms) - span <= 0, f"use_{row}"
+    return model
+
+
+def _service_rows(
+    model: pulp.LpProblem, demand: Demand, columns: Sequence[Route]
+) -> list[tuple[str, list[int], object]]:
+    if demand.pattern != "allreduce":
+        served: list[list[int]] = [[] for _ in demand.commodities]
+        for k, column in enumerate(columns):
+            served[column.commodity].append(k)
+        return [(f"serve_{c}", ks, 1.0) for c, ks in enumerate(served)]
+    rows: list[tuple[str, list[int], object]] = []
+    points = sorted({column.root for column in columns})
+    meet = [model.add_variable(f"z_{k}", lowBound=0) for k in range(len(points))]
+    for k, point in enumerate(points):
+        halves = [(j, column) for j, column in enumerate(columns) if column.root == point]
+        rows.append((f"in_{k}", [j for j, column in halves if column.reduce_hops], meet[k]))
+        rows.append((f"out_{k}", [j for j, column in halves if column.copy_hops], meet[k]))
+    model += pulp.lpSum(meet) >= 1, "meet"
+    return rows
+
+
+def _resource_terms(
+    network: Network, demand: Demand, columns: Sequence[Route], scale: float
+) -> list[list[tuple[int, float]]]:
+    terms: list[list[tuple[int, float]]] = [[] for _ in network.row_ids]
+    for k, column in enumerate(columns):
+        whole = Route(column.commodity, column.root, 1.0, column.reduce_hops, column.copy_hops)
+        load = network.row_bytes(link_bytes(network, demand, [whole]))
+        for row in np.flatnonzero(load):
+            terms[row].append((k, float(load[row] / (network.capacity[row] * scale))))
+    return terms

@@ -1,0 +1,121 @@
+"""Pricing: the cheapest column of every family for given link prices, and the bound that the prices prove."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from synth.demand.model import Demand
+from synth.formulation.arborescence import min_arborescence
+from synth.formulation.columns import Column, Family, families_of
+from synth.formulation.network import Floats, Hop, HopGraph, Network, ShortestHops
+
+
+@dataclass(frozen=True, slots=True)
+class Priced:
+    """Outcome of one pricing round.
+
+    Attributes
+    ----------
+    columns
+        Cheapest column of each family, in family order.
+    costs
+        Its cost at the prices: sum over links of bytes x price.
+    bound
+        Lower bound on T that the prices prove, for prices with sum(capacity x price) = 1.
+    """
+
+    columns: tuple[Column, ...]
+    costs: Floats
+    bound: float
+
+
+class Pricer:
+    """Prices all families of a demand on a network; prices must be positive on every link."""
+
+    def __init__(self, network: Network, demand: Demand) -> None:
+        self.network = network
+        self.demand = demand
+        self.families = families_of(demand)
+        topology = network.topology
+        self._members = [topology.gpus[rank] for rank in demand.ranks]
+        self._place = {rank: k for k, rank in enumerate(demand.ranks)}
+        rigid = {n for n in topology.gpus if not topology.nodes[n].relay}
+        self._rigid = np.array([n in rigid for n in self._members])
+        multicast = demand.pattern != "unicast"
+        self._graph = HopGraph(network, frozenset(rigid | set(self._members) if multicast else rigid))
+
+    def price(self, link_prices: Floats) -> Priced:
+        """Cheapest columns at the given link prices (seconds/byte, positive)."""
+        if self.demand.pattern == "unicast":
+            columns, costs = self._paths(link_prices)
+        else:
+            columns, costs = self._trees(link_prices)
+        return Priced(tuple(columns), costs, self._bound(costs))
+
+    def cheapest(self, k: int, link_prices: Floats) -> Column:
+        """Cheapest column of family number ``k``."""
+        if self.demand.pattern == "unicast":
+            return self._path_column(k, self._graph.search(link_prices, [self._source(k)]), 0)[0]
+        return self._tree_column(k, self._graph.search(link_prices, self._members))[0]
+
+    def _bound(self, costs: Floats) -> float:
+        """Every family must be paid for once; all-reduce may choose the cheapest meeting point."""
+        if self.demand.pattern == "allreduce":
+            return float((costs[0::2] + costs[1::2]).min())
+        return float(costs.sum())
+
+    def _source(self, k: int) -> int:
+        return self.network.topology.gpus[self.families[k].rank]
+
+    def _paths(self, link_prices: Floats) -> tuple[list[Column], Floats]:
+        count = len(self.families)
+        found = self._graph.search(link_prices, [self._source(k) for k in range(count)])
+        priced = [self._path_column(k, found, k) for k in range(count)]
+        return [column for column, _ in priced], np.array([cost for _, cost in priced])
+
+    def _path_column(self, k: int, found: ShortestHops, row: int) -> tuple[Column, float]:
+        items = [self.demand.commodities[c] for c in self.families[k].commodities]
+        ends = [self.network.topology.gpus[item.dest] for item in items if item.dest is not None]
+        cost = sum(item.size * float(found.cost[row, end]) for item, end in zip(items, ends, strict=True))
+        return Column(k, paths=tuple(found.path(row, end) for end in ends)), cost
+
+    def _trees(self, link_prices: Floats) -> tuple[list[Column], Floats]:
+        found = self._graph.search(link_prices, self._members)
+        columns, costs = [], np.full(len(self.families), np.inf)
+        for k in range(len(self.families)):
+            try:
+                column, costs[k] = self._tree_column(k, found)
+            except ValueError:
+                continue  # all-reduce: this meeting point does not reach everybody
+            columns.append(column)
+        return columns, costs
+
+    def _tree_column(self, k: int, found: ShortestHops) -> tuple[Column, float]:
+        """Cheapest tree of a family and its cost; ValueError when there is none."""
+        family = self.families[k]
+        root = self._place[family.rank]
+        hop_cost = found.cost[:, self._members]
+        weights = (hop_cost if family.kind == "out" else hop_cost.T).copy()
+        leaves = self._rigid.copy()
+        leaves[root] = False
+        weights[leaves] = np.inf  # a GPU that may not relay has no children in a tree that is not its own
+        parent = min_arborescence(weights, root)
+        others = [v for v in range(len(parent)) if v != root]
+        cost = family.size * sum(float(weights[parent[v], v]) for v in others)
+        return self._tree(k, family, found, parent, root), cost
+
+    def _tree(self, k: int, family: Family, found: ShortestHops, parent: np.ndarray, root: int) -> Column:
+        children: dict[int, list[int]] = {}
+        for v, p in enumerate(parent):
+            if v != root:
+                children.setdefault(int(p), []).append(v)
+        order, queue = [], [root]
+        for v in queue:
+            order += [(v, child) for child in children.get(v, [])]
+            queue += children.get(v, [])
+        nodes = self._members
+        if family.kind == "out":
+            return Column(k, tuple(Hop(nodes[a], nodes[b], found.path(a, nodes[b])) for a, b in order))
+        return Column(k, tuple(Hop(nodes[b], nodes[a], found.path(b, nodes[a])) for a, b in reversed(order)))

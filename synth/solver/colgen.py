@@ -1,0 +1,192 @@
+"""Column generation on the root/column LP of DESIGN.md, with dual smoothing and a certified stop."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from synth.demand.model import Demand
+from synth.errors import LimitReachedError
+from synth.formulation.columns import Column, column_bytes
+from synth.formulation.network import Floats, Network
+from synth.formulation.pricing import Priced, Pricer
+from synth.solver.highs import INFINITE, GrowingLp, LpSolution
+
+# Share of the best prices so far in the prices that are tried (Wentges 1997): damps the swings of degenerate duals.
+SMOOTHING = 0.5
+# Total weight of the strictly positive floor under the prices. It breaks ties towards few and wide links and costs
+# this relative part of the bound, so it must stay well under the smallest gap that is asked (1e-6).
+PRICE_FLOOR = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """State of a running solve: seconds since the start, plan time and certified bound in seconds."""
+
+    iteration: int
+    elapsed: float
+    plan: float
+    bound: float
+    columns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Relaxation:
+    """Outcome of column generation.
+
+    Attributes
+    ----------
+    columns, values
+        All generated columns and the share of each.
+    time, bound
+        Plan time and certified lower bound, seconds.
+    prices
+        Row prices (seconds/byte, sum of capacity x price = 1) that prove the bound.
+    reduced
+        Reduced cost of each column at the last master duals, relative to ``time``.
+    """
+
+    columns: tuple[Column, ...]
+    values: Floats
+    time: float
+    bound: float
+    prices: Floats
+    reduced: Floats
+    iterations: int
+
+
+@dataclass
+class ColumnGeneration:
+    """The loop; build one per solve and call :meth:`run`."""
+
+    network: Network
+    demand: Demand
+    gap: float
+    deadline: float
+    report: Callable[[Progress], None] | None = None
+    _columns: list[Column] = field(default_factory=list)
+    _bytes: list[Floats] = field(default_factory=list)
+    _keys: set[tuple[object, ...]] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self._pricer = Pricer(self.network, self.demand)
+        self._families = self._pricer.families
+        self._meeting = self.demand.pattern == "allreduce"
+        self._began = time.monotonic()
+        capacity = self.network.capacity
+        self._floor = PRICE_FLOOR / (len(capacity) * capacity)
+
+    def run(self) -> Relaxation:
+        """Generate columns until the certified gap is at most ``gap`` or the deadline is reached."""
+        self._check_time(None)
+        prices = 1.0 / (len(self.network.capacity) * self.network.capacity)
+        priced = self._price(prices)
+        best, best_prices = priced.bound, prices
+        self._scale = self._seed_time(priced)
+        self._start_master()
+        self._add(priced.columns)
+        solution: LpSolution | None = None
+        iteration = 0
+        while True:
+            solved = self._lp.solve(self.deadline - time.monotonic())
+            if solved is None:
+                self._check_time(solution)
+                break
+            solution, iteration = solved, iteration + 1
+            plan, duals = solution.objective * self._scale, self._row_prices(solution)
+            for weight in (SMOOTHING, 0.0):
+                tried = weight * best_prices + (1 - weight) * duals
+                priced = self._price(tried)
+                if priced.bound > best:
+                    best, best_prices = priced.bound, tried
+                if self._tell(iteration, plan, best) <= self.gap or self._add(priced.columns):
+                    break
+            else:
+                break  # no column improves the master: its value is optimal up to its own tolerances
+            if plan - best <= self.gap * plan or time.monotonic() >= self.deadline:
+                break
+        return self._result(solution, best, best_prices, iteration)
+
+    def _price(self, prices: Floats) -> Priced:
+        total = float(self.network.capacity @ (prices + self._floor))
+        prices = (prices + self._floor) / total
+        return self._pricer.price(self.network.link_prices(prices))
+
+    def _tell(self, iteration: int, plan: float, bound: float) -> float:
+        if self.report is not None:
+            self.report(Progress(iteration, time.monotonic() - self._began, plan, bound, len(self._columns)))
+        return (plan - bound) / plan
+
+    def _check_time(self, solution: LpSolution | None) -> None:
+        if solution is None and time.monotonic() >= self.deadline:
+            raise LimitReachedError("no solution within the time limit: give --time-limit more seconds")
+
+    def _seed_time(self, priced: Priced) -> float:
+        """Time of the plan that uses the first columns in full: the LP's unit of time, so that T is about 1."""
+        load = np.zeros(len(self.network.topology.links))
+        for column in priced.columns:
+            load += column_bytes(self.network, self.demand, self._families[column.family], column)
+        if self._meeting:
+            load /= len(self._families) / 2
+        return float((self.network.row_bytes(load) / self.network.capacity).max())
+
+    def _start_master(self) -> None:
+        """Rows: one per family (>= 1, or >= its meeting point's share), the meeting row, one <= 0 per resource."""
+        families, rows = len(self._families), len(self.network.capacity)
+        need = [0.0 if self._meeting else 1.0] * families + ([1.0] if self._meeting else [])
+        lower = np.array(need + [-INFINITE] * rows)
+        upper = np.array([INFINITE] * len(need) + [0.0] * rows)
+        self._first_row = len(need)
+        self._lp = GrowingLp(lower, upper)
+        self._lp.add([1.0], [(self._first_row + np.arange(rows), np.full(rows, -1.0))])
+        if self._meeting:
+            points = [
+                (np.array([2 * k, 2 * k + 1, families]), np.array([-1.0, -1.0, 1.0])) for k in range(families // 2)
+            ]
+            self._lp.add([0.0] * len(points), points)
+        self._fixed = self._lp.columns
+
+    def _add(self, columns: tuple[Column, ...]) -> int:
+        """Add the columns that are new; returns how many."""
+        fresh, entries = [], []
+        for column in columns:
+            key = (column.family, frozenset(column.hops), column.paths)
+            if key in self._keys:
+                continue
+            self._keys.add(key)
+            family = self._families[column.family]
+            load = self.network.row_bytes(column_bytes(self.network, self.demand, family, column))
+            rows = np.flatnonzero(load)
+            values = load[rows] / (self.network.capacity[rows] * self._scale)
+            entries.append((np.append(column.family, self._first_row + rows), np.append(1.0, values)))
+            fresh.append(column)
+            self._bytes.append(load)
+        self._lp.add([0.0] * len(fresh), entries)
+        self._columns += fresh
+        return len(fresh)
+
+    def _row_prices(self, solution: LpSolution) -> Floats:
+        duals = np.maximum(-solution.duals[self._first_row :], 0.0) / self.network.capacity
+        return np.asarray(duals / float(self.network.capacity @ duals))
+
+    def _result(self, solution: LpSolution | None, bound: float, prices: Floats, iterations: int) -> Relaxation:
+        if solution is None:
+            raise LimitReachedError("no solution within the time limit: give --time-limit more seconds")
+        count = len(solution.values) - self._fixed  # columns added after the last solve have no value yet
+        values = np.append(np.maximum(solution.values[self._fixed :], 0.0), np.zeros(len(self._columns) - count))
+        duals = self._row_prices(solution)
+        pi = solution.duals[: self._first_row] * self._scale
+        costs = np.array([float(load @ duals) for load in self._bytes])
+        reduced = (costs - np.array([pi[c.family] for c in self._columns])) / (solution.objective * self._scale)
+        return Relaxation(
+            tuple(self._columns),
+            values,
+            solution.objective * self._scale,
+            bound,
+            (prices + self._floor) / float(self.network.capacity @ (prices + self._floor)),
+            reduced,
+            iterations,
+        )

@@ -1,0 +1,181 @@
+"""The plan: splits, the loads they make, and the prices that prove how close they are to the optimum."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+import pandas as pd
+import pulp
+
+from synth.demand.model import Demand
+from synth.formulation.model import master_model
+from synth.formulation.network import Floats, Network
+from synth.formulation.routes import Route, join_halves, link_bytes
+from synth.solver.certificate import certified_bound
+from synth.solver.polish import used
+from synth.topology.model import Topology
+
+if TYPE_CHECKING:
+    from synth.schedule.model import Schedule
+
+Status = Literal["optimal", "feasible"]
+# A resource whose load is this close to capacity x T is called binding.
+BINDING = 1e-6
+
+
+@dataclass(frozen=True, slots=True)
+class SolverInfo:
+    """Which engine solved, and how much work it was."""
+
+    engine: str
+    version: str
+    iterations: int
+    columns: int
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Traffic splits of a demand on a topology with their certificate.
+
+    Attributes
+    ----------
+    topology, demand
+        Instance.
+    columns
+        Columns of the finished master with their shares, candidates with share 0 included. For an all-reduce they
+        are halves: in-trees and out-trees of meeting points.
+    time, bound
+        Time of the splits and certified lower bound, seconds, bandwidth only; ``bound <= time``.
+    prices
+        Seconds per byte of each row of ``Network.row_ids``, with sum(capacity x price) = 1.
+    asked_gap
+        Gap up to which the plan counts as optimal.
+    method
+        ``trees``, ``paths``, or for all-reduce ``tree`` or ``reducescatter+allgather``.
+    alternatives
+        Time in seconds per all-reduce method that was tried.
+    solver
+        Engine and effort.
+    """
+
+    topology: Topology
+    demand: Demand
+    columns: tuple[Route, ...]
+    time: float
+    bound: float
+    prices: tuple[float, ...]
+    asked_gap: float
+    method: str
+    solver: SolverInfo
+    alternatives: Mapping[str, float] = field(default_factory=dict)
+    timings: Mapping[str, float] = field(default_factory=dict, compare=False)
+
+    @cached_property
+    def network(self) -> Network:
+        """Index view of the topology."""
+        return Network(self.topology)
+
+    @cached_property
+    def routes(self) -> tuple[Route, ...]:
+        """The splits: routes with a share, whole (an all-reduce's halves are joined)."""
+        if self.demand.pattern == "allreduce":
+            return join_halves(self.columns)
+        return used(self.columns)
+
+    @property
+    def gap(self) -> float:
+        """(time - bound) / time; 0 when there is nothing to do."""
+        return (self.time - self.bound) / self.time if self.time > 0 else 0.0
+
+    @property
+    def status(self) -> Status:
+        """``optimal`` when the gap is within the asked one."""
+        return "optimal" if self.gap <= self.asked_gap else "feasible"
+
+    @cached_property
+    def row_bytes(self) -> Floats:
+        """Bytes on each resource."""
+        return self.network.row_bytes(link_bytes(self.network, self.demand, self.routes))
+
+    @cached_property
+    def bottleneck(self) -> tuple[str, ...]:
+        """Ids of the binding resources that carry a price, dearest first."""
+        if self.time <= 0:
+            return ()
+        weight = np.array(self.prices) * self.network.capacity
+        full = self.row_bytes / (self.network.capacity * self.time) >= 1 - BINDING
+        order = np.argsort(-weight, kind="stable")
+        return tuple(self.network.row_ids[k] for k in order if full[k] and weight[k] > 1e-6)
+
+    @property
+    def algbw(self) -> float:
+        """Algorithm bandwidth of the plan in bytes/second: size / time (0 when nothing moves)."""
+        return self.demand.size_bytes / self.time if self.time > 0 else 0.0
+
+    @property
+    def busbw(self) -> float | None:
+        """Bus bandwidth in bytes/second as nccl-tests defines it; None for a single rank."""
+        return self.algbw * self.demand.bus_factor if self.demand.bus_factor else None
+
+    def recheck(self) -> float:
+        """Lower bound in seconds, recomputed from the prices without any LP (see ``solver/certificate.py``)."""
+        return certified_bound(self.topology, self.demand, dict(zip(self.network.row_ids, self.prices, strict=True)))
+
+    def to_pulp(self) -> pulp.LpProblem:
+        """The finished master as a PuLP model; its variable ``T`` is in units of ``self.time`` seconds."""
+        return master_model(self.network, self.demand, self.columns, self.time or 1.0)
+
+    def schedule(self, chunks: int | None = None, max_loss: float = 0.02) -> Schedule:
+        """Round to chunks and order the transfers (see :func:`synth.schedule.make_schedule`)."""
+        from synth.schedule import make_schedule
+
+        return make_schedule(self, chunks=chunks, max_loss=max_loss)
+
+    @property
+    def splits(self) -> pd.DataFrame:
+        """One row per route: shard, share, bytes, depth and the links it takes."""
+        from synth.solver.tables import splits_table
+
+        return splits_table(self)
+
+    @property
+    def loads(self) -> pd.DataFrame:
+        """One row per resource: capacity, bytes, utilisation, price."""
+        from synth.solver.tables import loads_table
+
+        return loads_table(self)
+
+    @property
+    def bottlenecks(self) -> pd.DataFrame:
+        """The binding resources, dearest first: why the plan cannot be faster."""
+        from synth.solver.tables import bottlenecks_table
+
+        return bottlenecks_table(self)
+
+    def summary(self) -> str:
+        """A few lines for a person."""
+        from synth.solver.tables import plan_summary
+
+        return plan_summary(self)
+
+    def _repr_html_(self) -> str:
+        from synth.solver.tables import plan_html
+
+        return plan_html(self)
+
+    def save(self, path: str) -> None:
+        """Write the plan as JSON; :meth:`load` gives an equal plan."""
+        from synth.solver.plan_file import save_plan
+
+        save_plan(self, path)
+
+    @staticmethod
+    def load(path: str) -> Plan:
+        """Read a plan written by :meth:`save`."""
+        from synth.solver.plan_file import load_plan
+
+        return load_plan(path)

@@ -1,0 +1,105 @@
+"""From all optimal solutions take a sparse vertex with short paths and shallow trees."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from synth.demand.model import Demand
+from synth.formulation.columns import families_of
+from synth.formulation.network import Floats, Network
+from synth.formulation.routes import Route, link_bytes, normalise, routes_of_column
+from synth.solver.colgen import Relaxation
+from synth.solver.highs import INFINITE, GrowingLp
+
+# Columns whose reduced cost is at most this part of T can be in an optimal solution.
+CANDIDATE = 1e-7
+# Room over the optimal T for the second objective; it goes into the reported gap.
+ROOM = 1e-9
+
+
+def polish(network: Network, demand: Demand, relaxation: Relaxation, deadline: float) -> tuple[Route, ...]:
+    """Columns of the finished master with their shares; zero-share candidates are kept for ``Plan.to_pulp``.
+
+    A second LP keeps T and minimises the sum of share x (depth + path length), which ends at a sparse vertex. When
+    the deadline strikes first, the shares of column generation are returned.
+    """
+    routes = _candidates(network, demand, relaxation)
+    best = _second_lp(network, demand, routes, relaxation.time, deadline)
+    if best is None:
+        return routes
+    return tuple(replace(route, share=float(x)) for route, x in zip(routes, best, strict=True))
+
+
+def _candidates(network: Network, demand: Demand, relaxation: Relaxation) -> tuple[Route, ...]:
+    families = families_of(demand)
+    out: dict[tuple[object, ...], Route] = {}
+    for column, value, reduced in zip(relaxation.columns, relaxation.values, relaxation.reduced, strict=True):
+        if value <= 1e-12 and reduced > CANDIDATE:
+            continue
+        for route in routes_of_column(network, families[column.family], column):
+            key = (route.commodity, route.root, route.reduce_hops, route.copy_hops)
+            known = out.get(key)
+            share = float(value) + (known.share if known else 0.0)
+            out[key] = replace(route, share=share)
+    whole = list(out.values())
+    if demand.pattern == "allreduce":  # a meeting point is of use only with both its halves
+        inward = {route.root for route in whole if route.reduce_hops}
+        outward = {route.root for route in whole if route.copy_hops}
+        whole = [route for route in whole if route.root in inward & outward]
+    return tuple(sorted(whole, key=_order))
+
+
+def _order(route: Route) -> tuple[object, ...]:
+    """Place of a route in a plan; independent of the order in which columns were found."""
+    return (route.commodity, route.root, route.depth, [hop.links for hop in route.hops])
+
+
+def _second_lp(
+    network: Network, demand: Demand, routes: Sequence[Route], span: float, deadline: float
+) -> Floats | None:
+    meeting = demand.pattern == "allreduce"
+    groups = {key: k for k, key in enumerate(dict.fromkeys(_group(route, meeting) for route in routes))}
+    points = sorted({route.root for route in routes}) if meeting else []
+    first = len(groups) + bool(meeting)
+    need = np.array([0.0 if meeting else 1.0] * len(groups) + [1.0] * bool(meeting))
+    rows = len(network.capacity)
+    lower = np.append(need, np.full(rows, -INFINITE))
+    upper = np.append(need, np.full(rows, 1.0 + ROOM))
+    lp = GrowingLp(lower, upper)
+    for k in points:
+        rows_of_point = np.array([groups[0, k, "in"], groups[0, k, "out"], len(groups)])
+        lp.add([0.0], [(rows_of_point, np.array([-1.0, -1.0, 1.0]))])
+    fixed = lp.columns
+    lp.add(
+        [_weight(demand, route) for route in routes],
+        [_entry(network, demand, route, groups[_group(route, meeting)], first, span) for route in routes],
+    )
+    solution = lp.solve(deadline - time.monotonic())
+    return None if solution is None else np.maximum(solution.values[fixed:], 0.0)
+
+
+def _group(route: Route, meeting: bool) -> tuple[object, ...]:
+    return (route.commodity, route.root, "in" if route.reduce_hops else "out") if meeting else (route.commodity,)
+
+
+def _weight(demand: Demand, route: Route) -> float:
+    size = demand.commodities[route.commodity].size / max(c.size for c in demand.commodities)
+    links = sum(len(hop.links) for hop in route.hops)
+    return size * (route.depth + 0.01 * links)
+
+
+def _entry(
+    network: Network, demand: Demand, route: Route, group: int, first: int, span: float
+) -> tuple[np.ndarray, np.ndarray]:
+    load = network.row_bytes(link_bytes(network, demand, [replace(route, share=1.0)]))
+    rows = np.flatnonzero(load)
+    return np.append(group, first + rows), np.append(1.0, load[rows] / (network.capacity[rows] * span))
+
+
+def used(routes: Sequence[Route], tolerance: float = 1e-9) -> tuple[Route, ...]:
+    """Routes with a share, scaled so that every shard's shares add up to 1."""
+    return normalise([route for route in routes if route.share > tolerance])
