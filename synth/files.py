@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from synth.errors import InvalidInputError
@@ -43,3 +43,21 @@ def write_text(path: str | Path, text: str) -> None:
     """Write UTF-8 text with Unix line ends, whole or not at all."""
     with replacing(path) as temporary:
         temporary.write_text(text, encoding="utf-8", newline="\n")
+
+
+def write_files(folder: Path, files: Mapping[str, bytes]) -> list[Path]:
+    """Write several files into a folder (made if need be): all of them or none.
+
+    Raises
+    ------
+    InvalidInputError
+        When the folder or a file cannot be written.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InvalidInputError(f"{folder}: cannot be made: {error.strerror}") from error
+    with contextlib.ExitStack() as stack:
+        for name, data in files.items():
+            stack.enter_context(replacing(folder / name)).write_bytes(data)
+    return [folder / name for name in files]

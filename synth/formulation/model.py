@@ -45,13 +45,13 @@ def master_model(network: Network, demand: Demand, columns: Sequence[Route], sca
 
 def _service_rows(
     model: pulp.LpProblem, demand: Demand, columns: Sequence[Route]
-) -> list[tuple[str, list[int], object]]:
+) -> list[tuple[str, list[int], pulp.LpVariable | float]]:
     if demand.pattern != "allreduce":
         served: list[list[int]] = [[] for _ in demand.commodities]
         for k, column in enumerate(columns):
             served[column.commodity].append(k)
         return [(f"serve_{c}", ks, 1.0) for c, ks in enumerate(served)]
-    rows: list[tuple[str, list[int], object]] = []
+    rows: list[tuple[str, list[int], pulp.LpVariable | float]] = []
     points = sorted({column.root for column in columns})
     meet = [model.add_variable(f"z_{k}", lowBound=0) for k in range(len(points))]
     for k, point in enumerate(points):

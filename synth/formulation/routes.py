@@ -80,15 +80,15 @@ def join_halves(halves: Sequence[Route], tolerance: float = 1e-9) -> tuple[Route
     """Pair the in-trees and the out-trees of each all-reduce meeting point, share by share (north-west corner)."""
     out: list[Route] = []
     for root in dict.fromkeys(route.root for route in halves):
-        ups = [[r, r.share] for r in halves if r.root == root and r.reduce_hops and r.share > tolerance]
-        downs = [[r, r.share] for r in halves if r.root == root and r.copy_hops and r.share > tolerance]
+        ups = [r for r in halves if r.root == root and r.reduce_hops and r.share > tolerance]
+        downs = [r for r in halves if r.root == root and r.copy_hops and r.share > tolerance]
         while ups and downs:
-            (up, left), (down, right) = ups[0], downs[0]
-            part = min(left, right)
+            up, down = ups[0], downs[0]
+            part = min(up.share, down.share)
             out.append(replace(up, share=part, copy_hops=down.copy_hops))
-            ups[0][1], downs[0][1] = left - part, right - part
+            ups[0], downs[0] = replace(up, share=up.share - part), replace(down, share=down.share - part)
             for queue in (ups, downs):
-                if queue[0][1] <= tolerance:
+                if queue[0].share <= tolerance:
                     queue.pop(0)
     return normalise(out)
 

@@ -1,0 +1,23 @@
+"""Programs: thread blocks for a runtime, and the verifier without which none exists."""
+
+from synth.program.lowering import lower, make_draft
+from synth.program.model import Draft, GpuProgram, Semantics, Step, ThreadBlock
+from synth.program.program import Program
+from synth.program.report import Report
+from synth.program.targets import MSCCL, Target
+from synth.program.verify import verify
+
+__all__ = [
+    "MSCCL",
+    "Draft",
+    "GpuProgram",
+    "Program",
+    "Report",
+    "Semantics",
+    "Step",
+    "Target",
+    "ThreadBlock",
+    "lower",
+    "make_draft",
+    "verify",
+]

@@ -12,10 +12,11 @@ from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import Literal
 
+from synth.errors import InvalidInputError
 from synth.program.claims import claim_of, input_offset, local_copies, output_offset
 from synth.program.model import Buffer, Draft, GpuProgram, Semantics, Step, StepType, ThreadBlock
 from synth.program.program import Program
-from synth.program.semantics import buffer_chunks
+from synth.program.semantics import IN_PLACE, buffer_chunks
 from synth.program.targets import MSCCL, Target
 from synth.schedule.model import Schedule, Transfer
 
@@ -53,7 +54,27 @@ def lower(
     name: str | None = None,
     max_bytes: int | None = None,
 ) -> Program:
-    """Lower a schedule to a verified program.
+    """Lower a schedule to a verified program: :func:`make_draft`, then the verification.
+
+    Raises
+    ------
+    NotExpressibleError
+        When the schedule does not fit into the target's limits; each limit is named.
+    VerificationError
+        When the program does not do what it claims (a defect of synth, never of the input).
+    """
+    return Program(make_draft(schedule, target=target, inplace=inplace, name=name, max_bytes=max_bytes), target)
+
+
+def make_draft(
+    schedule: Schedule,
+    *,
+    target: Target = MSCCL,
+    inplace: bool = False,
+    name: str | None = None,
+    max_bytes: int | None = None,
+) -> Draft:
+    """Thread blocks of a schedule, not verified yet.
 
     Parameters
     ----------
@@ -70,19 +91,19 @@ def lower(
 
     Returns
     -------
-    Program
+    Draft
 
     Raises
     ------
-    NotExpressibleError
-        When the schedule does not fit into the target's limits; each limit is named.
-    VerificationError
-        When the program does not do what it claims (a defect of synth, never of the input).
+    InvalidInputError
+        When the collective has no in-place form.
     """
     claim = claim_of(schedule)
+    if inplace and claim.collective not in IN_PLACE:
+        raise InvalidInputError(f"{claim.collective} has no in-place form; in place are {', '.join(IN_PLACE)}")
     lowering = _Lowering(schedule, claim, target, inplace)
     size = schedule.plan.demand.size_bytes
-    draft = Draft(
+    return Draft(
         name=_safe_name(name or _default_name(schedule), target.max_name_bytes),
         semantics=claim,
         nchannels=lowering.channels,
@@ -93,7 +114,6 @@ def lower(
         max_bytes=max_bytes or 1 << max(20, int(size).bit_length()),
         gpus=lowering.gpus(),
     )
-    return Program(draft, target)
 
 
 def _default_name(schedule: Schedule) -> str:

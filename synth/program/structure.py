@@ -72,7 +72,7 @@ def structure_faults(draft: Draft) -> list[str]:
     """
     faults: list[str] = []
     ids = [gpu.id for gpu in draft.gpus]
-    if sorted(ids) != list(range(draft.semantics.ngpus)):
+    if len(ids) != draft.semantics.ngpus or sorted(ids) != list(range(len(ids))):
         faults.append(
             f"the file must hold ranks 0..{draft.semantics.ngpus - 1}, each once; it holds {sorted(ids)[:16]}"
         )

@@ -48,7 +48,11 @@ def verify(
     ------
     ValueError
         When ``depth`` or ``iterations`` is below 1.
+    TypeError
+        When ``draft`` is no Draft at all.
     """
+    if type(draft) is not Draft or type(draft.semantics) is not Semantics:
+        raise TypeError(f"expected a Draft, got {type(draft).__name__}")
     if iterations < 1 or (depth is not None and depth < 1):
         raise ValueError(f"depth={depth} and iterations={iterations} must be at least 1")
     if ranks is not None and ranks != draft.semantics.ngpus:

@@ -13,7 +13,7 @@ import pulp
 
 from synth.errors import InvalidInputError
 from synth.formulation.network import Floats
-from synth.formulation.routes import Route, link_bytes
+from synth.formulation.routes import Route
 from synth.schedule.reroute import Rerouter
 from synth.schedule.softmax import soft_max
 from synth.solver.highs import clean_stdout
@@ -121,19 +121,13 @@ class _Rounder:
         total = chunks * len(plan.demand.ranks) if self.meeting else chunks
         self.chunk_bytes = largest / total
         self.shard_chunks = tuple(max(1, math.ceil(item.size / self.chunk_bytes - 1e-9)) for item in items)
-        self.columns = plan.columns
-        self.loads = self._loads_per_chunk()
-        self.groups = self._groups()
+        self.rerouter = Rerouter(plan, self.chunk_bytes)
+        self._use(plan.columns)
 
-    def _loads_per_chunk(self) -> Floats:
-        """Columns x resources: part of the plan's time that one chunk of the column takes on the resource."""
-        network, items = self.plan.network, self.plan.demand.commodities
-        full = network.capacity * self.plan.time
-        rows = []
-        for column in self.columns:
-            share = self.chunk_bytes / items[column.commodity].size
-            rows.append(network.row_bytes(link_bytes(network, self.plan.demand, [replace(column, share=share)])) / full)
-        return np.array(rows)
+    def _use(self, columns: Sequence[Route]) -> None:
+        self.columns = tuple(columns)
+        self.loads = np.array([self.rerouter.load(column) for column in self.columns])
+        self.groups = self._groups()
 
     def _groups(self) -> list[list[int]]:
         """Columns among which chunks may move: same commodity, and for an all-reduce same meeting point and half."""
@@ -151,19 +145,19 @@ class _Rounder:
         counts = self._descend(self._largest_remainder())
         columns, peak = self._listed(self.columns, counts), self._time(counts)
         if peak > enough + 1e-9:
-            rerouter = Rerouter(self.plan, self.chunk_bytes)
-            chunks = rerouter.improve([route for route, n in columns for _ in range(n)], enough)
-            after = float(np.sum([rerouter.load(route) for route in chunks], axis=0).max())
+            chunks = self.rerouter.improve([route for route, n in columns for _ in range(n)], enough)
+            after = float(self.rerouter.total(chunks).max())
             if after < peak - 1e-12:
                 columns, peak = list(Counter(chunks).items()), after
         return self._split(columns, peak, peak <= 1 + 1e-9)
 
     def exact(self, enough: float = 1.0) -> Split:
-        """:meth:`quick`, and when that is not ``enough`` the MILP over the plan's columns."""
+        """:meth:`quick`, and when that is not ``enough`` the MILP over the plan's columns and those met on the way."""
         split = self.quick(enough)
         peak = split.time / self.plan.time
         if peak <= enough + 1e-9:
             return split
+        self._use([*self.plan.columns, *self.rerouter.visited(self.plan.columns)])
         solved, proven = self._milp(enough)
         if solved is not None and self._time(solved) < peak - 1e-12:
             return self._split(self._listed(self.columns, solved), self._time(solved), proven)
@@ -268,7 +262,7 @@ class _Rounder:
     def _milp_part(
         self, part: list[int], needs: dict[tuple[int, ...], int], room: Floats, enough: float
     ) -> tuple[Counts | None, bool]:
-        """min T with loads of the columns in ``part`` at most T x room, and whole chunks that serve each group."""
+        """Min T with loads of the columns in ``part`` at most T x room, and whole chunks that serve each group."""
         model = pulp.LpProblem("synth_chunks", pulp.LpMinimize)
         span = model.add_variable("T", lowBound=0.0)
         x = {k: model.add_variable(f"n_{k}", lowBound=0, cat="Integer") for k in part}

@@ -16,6 +16,8 @@ from synth.solver.plan import Plan
 
 # Passes over all chunks, and how sharply fuller resources cost more.
 PASSES = 8
+# Routes that ruin and recreate may price for one chunk count: a limit on work and not on time, for reproducible files.
+PRICINGS = 400
 SHARPNESS = 60.0
 
 
@@ -33,7 +35,7 @@ class Rerouter:
 
     plan: Plan
     chunk_bytes: float
-    _cache: dict[tuple[object, ...], Floats] = field(default_factory=dict)
+    _cache: dict[tuple[object, ...], tuple[Route, Floats]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._pricer = Pricer(self.plan.network, self.plan.demand)
@@ -51,17 +53,49 @@ class Rerouter:
             share = self.chunk_bytes / self.plan.demand.commodities[route.commodity].size
             network = self.plan.network
             used = link_bytes(network, self.plan.demand, [replace(route, share=share)])
-            self._cache[key] = network.row_bytes(used) / self._full
-        return self._cache[key]
+            self._cache[key] = (replace(route, share=0.0), network.row_bytes(used) / self._full)
+        return self._cache[key][1]
+
+    def visited(self, known: Sequence[Route]) -> list[Route]:
+        """Routes met so far that are not among ``known``, with share 0."""
+        seen = {(r.commodity, r.reduce_hops, r.copy_hops) for r in known}
+        return [route for key, (route, _) in self._cache.items() if key not in seen]
 
     def improve(self, chunks: Sequence[Route], enough: float) -> list[Route]:
-        """Reroute chunks one by one while the soft maximum of the loads falls; stop at a maximum of ``enough``.
+        """Reroute chunks while the soft maximum of the loads falls; stop at a maximum of ``enough``.
 
         Each chunk is taken out and put on the cheapest route at prices that grow exponentially with the load
-        (the potential-function method for packing, Plotkin, Shmoys and Tardos 1995).
+        (the potential-function method for packing, Plotkin, Shmoys and Tardos 1995). Where that sticks, some of the
+        chunks on the fullest resources are taken out together and put back one by one (ruin and recreate, Schrimpf
+        et al. 2000), with a fixed seed.
         """
-        routes = list(chunks)
-        total = np.sum([self.load(route) for route in routes], axis=0)
+        random = np.random.default_rng(0)
+        best = self._descend(list(chunks), enough)
+        calls = PRICINGS
+        while (total := self.total(best)).max() > enough + 1e-9 and calls > 0:
+            peak = [k for k, route in enumerate(best) if self._touches_peak(route, total)]
+            some = max(2, int(random.integers(2, max(3, len(best) // 2 + 1))))
+            first = random.permutation(peak)[:some]
+            rest = random.permutation([k for k in range(len(best)) if k not in set(first)])[: some - len(first)]
+            trial = self._recreate(list(best), [*map(int, first), *map(int, rest)])
+            calls -= some
+            if soft_max(self.total(trial)) <= soft_max(total) + 1e-12:
+                best = self._descend(trial, enough)
+                calls -= len(peak)
+        return best
+
+    def total(self, routes: Sequence[Route]) -> Floats:
+        return np.asarray(np.sum([self.load(route) for route in routes], axis=0))
+
+    def _recreate(self, routes: list[Route], out: Sequence[int]) -> list[Route]:
+        total = self.total(routes) - self.total([routes[k] for k in out])
+        for k in out:
+            routes[k] = self._cheapest(routes[k], total)
+            total = total + self.load(routes[k])
+        return routes
+
+    def _descend(self, routes: list[Route], enough: float) -> list[Route]:
+        total = self.total(routes)
         for _ in range(PASSES):
             moved = False
             for k, route in enumerate(routes):

@@ -14,7 +14,9 @@ from synth.files import write_text
 from synth.formulation.network import Hop
 from synth.formulation.routes import Route
 from synth.solver.plan import Plan, SolverInfo
-from synth.topology.file import dump_topology, parse_topology
+from synth.topology.dump import dump_topology
+from synth.topology.file import topology_of
+from synth.topology.jsontext import parse_json
 
 FORMAT = "synth-plan/1"
 
@@ -155,7 +157,7 @@ def load_plan(path: str | Path) -> Plan:
 
 
 def _build(data: _Plan, path: str) -> Plan:
-    topology = parse_topology(json.dumps(data.topology), path)
+    topology = topology_of(parse_json(json.dumps(data.topology), f"{path}: topology"), "topology")
     demand = Demand(
         data.demand.collective,
         tuple(data.demand.ranks),

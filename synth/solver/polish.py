@@ -18,7 +18,7 @@ from synth.solver.highs import INFINITE, GrowingLp
 # Columns whose reduced cost is at most this part of T can be in an optimal solution.
 CANDIDATE = 1e-7
 # Room over the optimal T for the second objective; it goes into the reported gap.
-ROOM = 1e-9
+ROOM = 1e-12
 
 
 def polish(network: Network, demand: Demand, relaxation: Relaxation, deadline: float) -> tuple[Route, ...]:

@@ -131,7 +131,11 @@ def load_topology(path: Path | str) -> Topology:
         All faults of the file at once, each with file, line, JSON place, id and what would be right.
     """
     path = Path(path)
-    document = read_json(path)
+    return topology_of(read_json(path), path.stem)
+
+
+def topology_of(document: Document, stem: str) -> Topology:
+    """Topology of a parsed JSON document; ``stem`` is its name when it gives none. Errors as :func:`load_topology`."""
     if not isinstance(document.value, dict):
         raise InvalidInputError(f"{document.place()}: must be an object with format, nodes and links")
     items: dict[str, type[BaseModel]] = {"nodes": NodeEntry, "links": LinkEntry, "resources": ResourceEntry}
@@ -140,9 +144,9 @@ def load_topology(path: Path | str) -> Topology:
     if faults or parsed is None:
         raise InvalidInputError(sorted(dict.fromkeys(faults), key=document.line_of))
     try:
-        return _to_topology(parsed, path.stem)
+        return _to_topology(parsed, stem)
     except InvalidInputError as error:
-        raise InvalidInputError(f"{path}: {fault}" for fault in error.faults) from None
+        raise InvalidInputError(f"{document.path}: {fault}" for fault in error.faults) from None
 
 
 def _to_topology(parsed: TopologyFile, stem: str) -> Topology:

@@ -95,16 +95,20 @@ def read_json(path: Path) -> Document:
         The file is missing, a directory, unreadable, not UTF-8 or not JSON. Repeated keys and numbers that are not
         finite are in :attr:`Document.faults`, to be reported with everything else.
     """
-    text = read_text(path)
+    return parse_json(read_text(path), str(path))
+
+
+def parse_json(text: str, name: str) -> Document:
+    """Parse JSON text as :func:`read_json` does; ``name`` stands in messages."""
     try:
         value = json.loads(text)
     except json.JSONDecodeError as error:
-        raise InvalidInputError(f"{path}:{error.lineno}: not JSON: {error.msg} (column {error.colno})") from None
+        raise InvalidInputError(f"{name}:{error.lineno}: not JSON: {error.msg} (column {error.colno})") from None
     except RecursionError:
-        raise InvalidInputError(f"{path}: not a file of this kind: brackets are nested too deep") from None
+        raise InvalidInputError(f"{name}: not a file of this kind: brackets are nested too deep") from None
     except ValueError as error:  # a whole number of more digits than Python reads
-        raise InvalidInputError(f"{path}: not JSON that can be read: {error}") from None
-    return Document(str(path), text, value)
+        raise InvalidInputError(f"{name}: not JSON that can be read: {error}") from None
+    return Document(name, text, value)
 
 
 def read_text(path: Path) -> str:

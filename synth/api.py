@@ -1,0 +1,203 @@
+"""The whole line in one call: topology + collective -> plan, schedule, verified program, files."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from synth.demand import Demand, make_demand
+from synth.program import MSCCL, Program, Target, make_draft
+from synth.schedule import Schedule, make_schedule
+from synth.solver import Plan, Progress
+from synth.solver import solve as solve_plan
+from synth.topology import Topology, check_steps, resolve
+
+FORMAT = "synth-result/1"
+
+
+@dataclass(frozen=True)
+class Result:
+    """Everything that one run of the line made.
+
+    Attributes
+    ----------
+    plan, schedule, program
+        The three stages; the program is verified.
+    timings
+        Seconds per stage: formulate, solve, schedule, lower, verify, total.
+    files
+        Written files by kind (see :meth:`write`).
+    """
+
+    plan: Plan
+    schedule: Schedule
+    program: Program
+    timings: Mapping[str, float] = field(default_factory=dict, compare=False)
+    files: Mapping[str, str] = field(default_factory=dict, compare=False)
+
+    @cached_property
+    def xml(self) -> str:
+        """The program as MSCCL XML."""
+        from synth.export import to_xml
+
+        return to_xml(self.program)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The ``synth-result/1`` object of the CLI's ``--json``."""
+        plan, schedule = self.plan, self.schedule
+        busbw = plan.busbw
+        return {
+            "format": FORMAT,
+            "topology": plan.topology.name,
+            "collective": plan.demand.collective,
+            "ranks": list(plan.demand.ranks),
+            "size_bytes": plan.demand.size_bytes,
+            "status": plan.status,
+            "bound_us": plan.bound * 1e6,
+            "plan_us": plan.time * 1e6,
+            "gap": plan.gap,
+            "method": plan.method,
+            "alternatives_us": {name: span * 1e6 for name, span in plan.alternatives.items()},
+            "bottleneck": list(plan.bottleneck),
+            "routes": len(plan.routes),
+            "chunks_per_shard": schedule.chunks_per_shard,
+            "quantized_us": schedule.quantized * 1e6,
+            "simulated_us": schedule.simulated * 1e6,
+            "algbw_GBps": plan.algbw / 1e9,
+            "busbw_GBps": None if busbw is None else busbw / 1e9,
+            "target": self.program.target.name,
+            "active_bytes": [self.program.draft.min_bytes, self.program.draft.max_bytes],
+            "timings_s": dict(self.timings),
+            "solver": {
+                "engine": plan.solver.engine,
+                "version": plan.solver.version,
+                "iterations": plan.solver.iterations,
+                "columns": plan.solver.columns,
+            },
+            "files": dict(self.files),
+        }
+
+    def summary(self) -> str:
+        """A few aligned lines for a person."""
+        from synth.report import result_summary
+
+        return result_summary(self)
+
+    def _repr_html_(self) -> str:
+        from synth.report import result_html
+
+        return result_html(self)
+
+    def write(self, folder: str | Path) -> Result:
+        """Write plan.json, schedule.json, msccl.xml, summary.txt and four plots; returns a result with ``files``.
+
+        All files are made before the first one appears under its name.
+        """
+        from synth.export.folder import write_folder
+
+        return write_folder(self, Path(folder))
+
+
+def as_topology(topology: Topology | str) -> Topology:
+    """A topology, or what a file or built-in name stands for."""
+    return resolve(topology) if isinstance(topology, str) else topology
+
+
+def solve(
+    topology: Topology | str,
+    collective: str | Demand,
+    size: float | str | None = None,
+    *,
+    ranks: Sequence[int] | None = None,
+    root: int | None = None,
+    matrix: Any = None,
+    shards: Sequence[float] | None = None,
+    gap: float = 1e-6,
+    time_limit: float = 60.0,
+    progress: Callable[[Progress], None] | None = None,
+) -> Plan:
+    """Certified traffic splits of a collective on a topology.
+
+    Parameters
+    ----------
+    topology
+        A :class:`Topology`, a file, or a built-in name such as ``"dgx1-v100"``.
+    collective, size, ranks, root, matrix, shards
+        See :func:`synth.demand.make_demand`; a ready :class:`Demand` may be given instead of a name.
+    gap, time_limit, progress
+        See :func:`synth.solver.solve`.
+
+    Returns
+    -------
+    Plan
+
+    Examples
+    --------
+    >>> import synth
+    >>> plan = synth.solve("dgx1-v100", "allgather", "8 GB")
+    >>> round(plan.time * 1e3, 4)
+    46.6667
+    """
+    machine = as_topology(topology)
+    if isinstance(collective, Demand):
+        demand = collective
+    else:
+        demand = make_demand(machine, collective, size, ranks=ranks, root=root, matrix=matrix, shards=shards)
+    return solve_plan(machine, demand, gap=gap, time_limit=time_limit, progress=progress)
+
+
+def synthesize(
+    topology: Topology | str,
+    collective: str | Demand,
+    size: float | str | None = None,
+    *,
+    chunks: int | None = None,
+    max_loss: float = 0.02,
+    max_steps: int | None = None,
+    target: Target = MSCCL,
+    inplace: bool = False,
+    max_bytes: int | None = None,
+    **options: Any,
+) -> Result:
+    """Run the whole line: plan, schedule, verified program.
+
+    Parameters
+    ----------
+    topology, collective, size
+        As for :func:`solve`, which also takes ``options``.
+    chunks, max_loss, max_steps
+        See :func:`synth.schedule.make_schedule`. With ``max_steps`` the hop distance is checked before any solver.
+    target, inplace, max_bytes
+        See :func:`synth.program.make_draft`.
+
+    Returns
+    -------
+    Result
+    """
+    began = time.monotonic()
+    machine = as_topology(topology)
+    if not isinstance(collective, Demand):
+        names = ("ranks", "root", "matrix", "shards")
+        given = {name: options.pop(name) for name in names if name in options}
+        collective = make_demand(machine, collective, size, **given)
+    if max_steps is not None:
+        check_steps(machine, collective.pairs, max_steps)
+    plan = solve(machine, collective, **options)
+    schedule = make_schedule(plan, chunks=chunks, max_loss=max_loss, max_steps=max_steps)
+    lowering = time.monotonic()
+    draft = make_draft(schedule, target=target, inplace=inplace, max_bytes=max_bytes)
+    checking = time.monotonic()
+    program = Program(draft, target)
+    ended = time.monotonic()
+    timings = {
+        **plan.timings,
+        **schedule.timings,
+        "lower": checking - lowering,
+        "verify": ended - checking,
+        "total": ended - began,
+    }
+    return Result(plan, schedule, program, timings)

@@ -1,0 +1,241 @@
+"""The command line: ``synth solve | verify | topology | plot``. The exit code says how it ended (see errors.py)."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from synth.errors import InvalidInputError, SynthError, VerificationError
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+topology_app = typer.Typer(no_args_is_help=True, help="List, show and check topologies.")
+app.add_typer(topology_app, name="topology")
+
+PLOTS = ("topology", "splits", "utilisation", "timeline")
+INTERRUPTED = 130
+
+
+def main() -> None:
+    """Entry point: run the CLI and turn errors into messages and exit codes."""
+    try:
+        app(standalone_mode=True)
+    except SynthError as error:
+        for fault in error.faults:
+            sys.stderr.write(f"error: {fault}\n")
+        raise SystemExit(error.exit_code) from None
+    except KeyboardInterrupt:
+        sys.stderr.write("interrupted: nothing was written\n")
+        raise SystemExit(INTERRUPTED) from None
+
+
+@app.callback()
+def _about() -> None:
+    """synth: certified collective-communication schedules by linear programming."""
+
+
+@app.command()
+def solve(
+    topology: Annotated[str, typer.Argument(help="A topology file, or a built-in such as dgx1-v100 or torus2d:4x4.")],
+    collective: Annotated[str, typer.Argument(help="allgather, reducescatter, allreduce, alltoall, alltoallv, ...")],
+    size: Annotated[str | None, typer.Option(help="nccl-tests size, such as 1GiB.")] = None,
+    ranks: Annotated[str | None, typer.Option(help="Ranks that take part, such as 0-3,7; others may relay.")] = None,
+    root: Annotated[int | None, typer.Option(help="Root rank (broadcast, reduce, gather, scatter).")] = None,
+    demand: Annotated[Path | None, typer.Option(help="CSV matrix of bytes for alltoallv, row = source.")] = None,
+    shards: Annotated[str | None, typer.Option(help="Uneven shards, such as 1GB,2GB,1GB (one per rank).")] = None,
+    chunks: Annotated[int | None, typer.Option(help="Chunks per shard; default: as few as --max-loss allows.")] = None,
+    max_loss: Annotated[float, typer.Option(help="Loss that whole chunks may cost, 0.02 = 2 %.")] = 0.02,
+    max_steps: Annotated[int | None, typer.Option(help="Most synchronous rounds.")] = None,
+    target: Annotated[str, typer.Option(help="Runtime whose limits apply.")] = "msccl",
+    inplace: Annotated[bool, typer.Option("--inplace/--out-of-place", help="One buffer for both sides?")] = False,
+    max_bytes: Annotated[str | None, typer.Option(help="Size up to which the file is active.")] = None,
+    symmetry: Annotated[str, typer.Option(help="auto or off (no symmetry is used yet).")] = "auto",
+    gap: Annotated[float, typer.Option(help="Relative gap at which a plan counts as optimal.")] = 1e-6,
+    time_limit: Annotated[str, typer.Option(help="Wall-clock limit of the solve, such as 60s.")] = "60s",
+    out: Annotated[Path | None, typer.Option(help="Folder for plan, schedule, XML and plots.")] = None,
+    write_lp: Annotated[Path | None, typer.Option(help="Write the finished master as an LP file.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
+) -> None:
+    """Split a collective over all paths, with a proof, and turn it into a verified MSCCL program."""
+    from synth.api import synthesize
+    from synth.units import parse_size, parse_time
+
+    if symmetry not in ("auto", "off"):
+        raise InvalidInputError(f"symmetry {symmetry!r} must be auto or off")
+    with _progress() as report:
+        result = synthesize(
+            topology,
+            collective,
+            size,
+            ranks=_ranks(ranks),
+            root=root,
+            matrix=_matrix(demand),
+            shards=None if shards is None else [parse_size(part) for part in shards.split(",")],
+            chunks=chunks,
+            max_loss=max_loss,
+            max_steps=max_steps,
+            target=_target(target),
+            inplace=inplace,
+            max_bytes=None if max_bytes is None else int(parse_size(max_bytes)),
+            gap=gap,
+            time_limit=parse_time(time_limit),
+            progress=report,
+        )
+    if write_lp is not None:
+        _write_lp(result.plan, write_lp)
+    if out is not None:
+        result = result.write(out)
+    _say(result.to_dict() if as_json else result.summary())
+    if not as_json:
+        for name in result.files.values():
+            _say(name)
+
+
+@app.command()
+def verify(
+    file: Annotated[Path, typer.Argument(help="Any MSCCL XML file.")],
+    target: Annotated[str, typer.Option(help="Runtime whose limits apply.")] = "msccl",
+    ranks: Annotated[int | None, typer.Option(help="Ranks of the job; a file for another number is refused.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
+) -> None:
+    """Check an MSCCL XML: limits, deadlocks, races, and that every output chunk is right."""
+    from synth.export import read_xml
+    from synth.program import verify as check
+
+    report = check(read_xml(file), _target(target), ranks=ranks)
+    _say(report.to_dict() if as_json else report.summary())
+    if not report.ok:
+        raise typer.Exit(VerificationError.exit_code)
+
+
+@app.command()
+def plot(
+    plan: Annotated[Path, typer.Argument(help="A plan.json that synth solve wrote.")],
+    out: Annotated[Path, typer.Option(help="Folder for the PNG files.")] = Path(),
+    kind: Annotated[
+        list[str] | None, typer.Option(help="topology, splits, utilisation, timeline; default all.")
+    ] = None,
+    chunks: Annotated[int | None, typer.Option(help="Chunks per shard of the timeline.")] = None,
+) -> None:
+    """Draw a saved plan: topology with load, split bars, utilisation heat map, schedule timeline."""
+    from synth.export.plots import figure_files
+    from synth.files import write_files
+    from synth.solver.plan_file import load_plan
+
+    wrong = [name for name in kind or () if name not in PLOTS]
+    if wrong:
+        raise InvalidInputError(f"unknown plot {', '.join(wrong)}: use {', '.join(PLOTS)}")
+    schedule = load_plan(plan).schedule(chunks=chunks)
+    files = {name: data for name, data in figure_files(schedule).items() if not kind or Path(name).stem in kind}
+    for path in write_files(out, files):
+        _say(str(path))
+
+
+@topology_app.command("list")
+def topology_list() -> None:
+    """List the built-in topologies with their parameters and sources."""
+    from synth.topology import describe_builtins
+
+    table = Table("name", "parameters (default)", "what it is", "numbers from")
+    for item in describe_builtins():
+        given = ", ".join(f"{p.name} ({p.write(p.default) if p.default is not None else '-'})" for p in item.parameters)
+        table.add_row(item.name, given, item.summary, item.source)
+    Console(width=None if sys.stdout.isatty() else 160).print(table)
+
+
+@topology_app.command("show")
+def topology_show(
+    topology: Annotated[str, typer.Argument(help="A topology file or a built-in name.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print it as a synth-topology/1 file.")] = False,
+) -> None:
+    """Show a topology: nodes, links by kind, resources; or as a file to start from."""
+    from synth.topology import dump_topology, resolve
+    from synth.topology.text import describe_topology
+
+    machine = resolve(topology)
+    _say(dump_topology(machine).rstrip("\n") if as_json else describe_topology(machine))
+
+
+@topology_app.command("check")
+def topology_check(
+    file: Annotated[str, typer.Argument(help="A topology file (or a built-in name).")],
+) -> None:
+    """Check a topology file: all faults at once, then whether every GPU reaches every other."""
+    from synth.topology import check_reachable, resolve
+
+    machine = resolve(file)
+    for note in machine.notes:
+        _say(f"note: {note}")
+    ranks = range(len(machine.gpus))
+    check_reachable(machine, [(a, b) for a in ranks for b in ranks if a != b])
+    _say(f"{machine.name}: {len(machine.gpus)} GPUs, {len(machine.links)} links: every GPU reaches every other")
+
+
+def _say(message: str | dict[str, Any]) -> None:
+    """Results go to stdout; everything else goes to stderr."""
+    text = message if isinstance(message, str) else json.dumps(message, ensure_ascii=False, indent=1)
+    sys.stdout.write(text + "\n")
+
+
+def _target(name: str) -> Any:
+    from synth.program import MSCCL
+
+    if name != MSCCL.name:
+        raise InvalidInputError(f"unknown target {name!r}: the known one is {MSCCL.name}")
+    return MSCCL
+
+
+def _ranks(text: str | None) -> list[int] | None:
+    """``0-3,7`` as numbers."""
+    if text is None:
+        return None
+    out: list[int] = []
+    for part in text.split(","):
+        match = re.fullmatch(r"\s*(\d{1,6})(?:-(\d{1,6}))?\s*", part)
+        if match is None:
+            raise InvalidInputError(f"--ranks {text!r}: {part!r} is not a rank or a range such as 0-3")
+        first, last = int(match[1]), int(match[2] or match[1])
+        if last < first:
+            raise InvalidInputError(f"--ranks {text!r}: the range {part!r} runs backwards")
+        out.extend(range(first, last + 1))
+    return out
+
+
+def _matrix(path: Path | None) -> Any:
+    from synth.demand import read_matrix
+
+    return None if path is None else read_matrix(path)
+
+
+def _write_lp(plan: Any, path: Path) -> None:
+    from synth.files import replacing
+
+    with replacing(path) as temporary:
+        plan.to_pulp().writeLP(str(temporary))
+
+
+@contextlib.contextmanager
+def _progress() -> Iterator[Callable[[Any], None] | None]:
+    """A status line on stderr while it is a terminal."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield None
+        return
+    with console.status("reading") as status:
+
+        def report(now: Any) -> None:
+            gap = (now.plan - now.bound) / now.plan
+            status.update(
+                f"round {now.iteration}: {now.plan * 1e6:.1f} us, bound {now.bound * 1e6:.1f} us, gap {gap:.1e}, "
+                f"{now.columns} columns, {now.elapsed:.1f} s"
+            )
+
+        yield report

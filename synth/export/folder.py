@@ -1,0 +1,36 @@
+"""A result's files in one folder: all of them, or none."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from synth.export.msccl_xml import checked_xml
+from synth.export.plots import figure_files
+from synth.export.schedule_json import dump_schedule
+from synth.files import write_files
+from synth.solver.plan_file import dump_plan
+
+if TYPE_CHECKING:
+    from synth.api import Result
+
+
+def write_folder(result: Result, folder: Path) -> Result:
+    """Write everything into ``folder`` (made if need be); returns the result with ``files`` filled in.
+
+    Raises
+    ------
+    InvalidInputError
+        When the folder or a file cannot be written; then no file has changed.
+    """
+    contents: dict[str, tuple[str, bytes]] = {
+        "plan": ("plan.json", dump_plan(result.plan).encode()),
+        "schedule": ("schedule.json", dump_schedule(result.schedule).encode()),
+        "summary": ("summary.txt", (result.summary() + "\n").encode()),
+    }
+    for name, data in figure_files(result.schedule).items():
+        contents[Path(name).stem] = (name, data)
+    contents["xml"] = ("msccl.xml", checked_xml(result.program).encode())
+    write_files(folder, dict(contents.values()))
+    return replace(result, files={kind: str(folder / name) for kind, (name, _) in contents.items()})

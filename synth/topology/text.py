@@ -1,0 +1,28 @@
+"""A topology in a few lines for a person."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from synth.topology.model import Topology
+from synth.units import format_bandwidth
+
+
+def describe_topology(topology: Topology) -> str:
+    """Nodes by kind and host, links by kind and capacity, shared resources, notes and sources."""
+    nodes = Counter(node.kind for node in topology.nodes)
+    hosts = len({node.host for node in topology.nodes if node.kind == "gpu"})
+    lines = [f"{topology.name}: " + ", ".join(f"{n} {kind}" for kind, n in nodes.items()) + f", {hosts} host(s)"]
+    links = Counter((link.kind, link.capacity, link.efficiency) for link in topology.links)
+    for (kind, capacity, efficiency), n in links.items():
+        share = "" if efficiency == 1 else f" ({efficiency:.0%} of nominal)"
+        lines.append(f"  {n} {kind} links of {format_bandwidth(capacity)}{share}, one direction each")
+    for pool in topology.resources:
+        lines.append(f"  resource {pool.id}: {format_bandwidth(pool.bandwidth)} shared by {len(pool.uses)} links")
+    fixed = [node.id for node in topology.nodes if not node.relay]
+    if fixed:
+        lines.append(f"  may not relay: {', '.join(fixed)}")
+    lines += [f"  note: {note}" for note in topology.notes]
+    if topology.source:
+        lines.append(f"  source: {topology.source}")
+    return "\n".join(lines)
