@@ -121,7 +121,7 @@ def plot(
     plan: Annotated[Path, typer.Argument(help="A plan.json that synth solve wrote.")],
     out: Annotated[Path, typer.Option(help="Folder for the PNG files.")] = Path(),
     kind: Annotated[
-        list[str] | None, typer.Option(help="topology, splits, utilisation, timeline; default all.")
+        list[str] | None, typer.Option(help="topology, splits, utilisation or timeline.")
     ] = None,
     chunks: Annotated[int | None, typer.Option(help="Chunks per shard of the timeline.")] = None,
 ) -> None:

@@ -54,19 +54,23 @@ def read_xml(source: str | os.PathLike[str], target: Target = MSCCL) -> Draft:
     if isinstance(source, str) and "<" in source:
         return _Reader(target).draft(parse_elements(source))
     path = Path(source)
-    try:
-        size = path.stat().st_size
-        if size > MAX_BYTES:
-            raise InvalidInputError(f"{path}: {size} bytes, limit {MAX_BYTES}")
-        text = path.read_bytes().decode("utf-8")
-    except OSError as error:
-        raise InvalidInputError(f"{path}: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise InvalidInputError(f"{path}: byte {error.start} is not UTF-8") from error
+    text = _file_text(path)
     try:
         return _Reader(target).draft(parse_elements(text))
     except InvalidInputError as error:
         raise InvalidInputError(f"{path.name}: {fault}" for fault in error.faults) from None
+
+
+def _file_text(path: Path) -> str:
+    try:
+        size = path.stat().st_size
+        if size > MAX_BYTES:
+            raise InvalidInputError(f"{path}: {size} bytes, limit {MAX_BYTES}")
+        return path.read_bytes().decode("utf-8")
+    except OSError as error:
+        raise InvalidInputError(f"{path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise InvalidInputError(f"{path}: byte {error.start} is not UTF-8") from error
 
 
 class _Reader:

@@ -62,7 +62,10 @@ def verify(
     wrong = tuple(type_faults(draft)) or tuple(semantics_faults(draft.semantics))
     if wrong:
         return _report(draft, target, structure=wrong)
-    report = _sized(draft, target, depth)
+    return _static(draft, target, _sized(draft, target, depth), iterations)
+
+
+def _static(draft: Draft, target: Target, report: Report, iterations: int) -> Report:
     structure = tuple(structure_faults(draft))
     report = replace(report, limits=tuple(limit_faults(draft, target)), structure=structure)
     if draft.inplace and draft.outofplace and not target.reads_outofplace:

@@ -15,7 +15,8 @@ from synth.solver.plan import Plan
 
 # Above this many transfers only one order is tried, and consecutive chunks of a route travel together.
 MANY_TRANSFERS = 20_000
-# Without an asked chunk count, chunks are halved while the simulated time falls by this part, up to this many transfers.
+# Without an asked chunk count, chunks are halved while that shortens the simulation by this part, up to so many
+# transfers.
 FINER_GAIN = 0.03
 FINE_TRANSFERS = 4_000
 # Chunks that one step may move in MSCCL (cnt < 72).

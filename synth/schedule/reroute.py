@@ -85,6 +85,7 @@ class Rerouter:
         return best
 
     def total(self, routes: Sequence[Route]) -> Floats:
+        """Sum of :meth:`load` over single-chunk routes."""
         return np.asarray(np.sum([self.load(route) for route in routes], axis=0))
 
     def _recreate(self, routes: list[Route], out: Sequence[int]) -> list[Route]:

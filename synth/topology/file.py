@@ -146,7 +146,7 @@ def topology_of(document: Document, stem: str) -> Topology:
     try:
         return _to_topology(parsed, stem)
     except InvalidInputError as error:
-        raise InvalidInputError(f"{document.path}: {fault}" for fault in error.faults) from None
+        raise InvalidInputError(f"{document.file}: {fault}" for fault in error.faults) from None
 
 
 def _to_topology(parsed: TopologyFile, stem: str) -> Topology:
