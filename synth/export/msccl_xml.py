@@ -9,13 +9,14 @@ from pathlib import Path
 
 from synth.errors import VerificationError
 from synth.export.msccl_reader import read_xml
+from synth.files import write_text
 from synth.program.limits import coll_name, counts_row, counts_values, xml_escape
 from synth.program.model import Draft, GpuProgram, Step
 from synth.program.program import Program
 from synth.program.semantics import ROOTED, UNEVEN, is_standard, member_ranks, normalised
 from synth.program.targets import Target
 
-__all__ = ["read_xml", "to_xml", "write_xml"]
+__all__ = ["checked_xml", "read_xml", "to_xml", "write_xml"]
 
 
 def to_xml(program: Program, *, nthreads: int | None = None) -> str:
@@ -52,24 +53,31 @@ def to_xml(program: Program, *, nthreads: int | None = None) -> str:
     return "\n".join([*lines, "</algo>", ""])
 
 
-def write_xml(program: Program, path: str | os.PathLike[str], *, nthreads: int | None = None) -> None:
-    """Write the file, or nothing: it is read back and compared before it takes its name.
+def checked_xml(program: Program, *, nthreads: int | None = None) -> str:
+    """Return :func:`to_xml` after reading it back.
 
     Raises
     ------
     VerificationError
-        When the file read back is not the program.
+        When the text read back is not the program.
     """
-    goal = Path(path)
     text = to_xml(program, nthreads=nthreads)
-    draft = Path(goal.parent, f".{goal.name}.{os.getpid()}.tmp")
-    try:
-        draft.write_bytes(text.encode("utf-8"))
-        if _comparable(read_xml(draft, program.target)) != _comparable(program.draft):
-            raise VerificationError(f"{goal}: the file read back differs from the program")
-        draft.replace(goal)
-    finally:
-        draft.unlink(missing_ok=True)
+    if _comparable(read_xml(text, program.target)) != _comparable(program.draft):
+        raise VerificationError(f"{program.draft.name}: the XML read back differs from the program")
+    return text
+
+
+def write_xml(program: Program, path: str | os.PathLike[str], *, nthreads: int | None = None) -> None:
+    """Write the file, whole or not at all, after reading its text back (see :func:`checked_xml`).
+
+    Raises
+    ------
+    VerificationError
+        When the text read back is not the program.
+    InvalidInputError
+        When the file cannot be written.
+    """
+    write_text(Path(path), checked_xml(program, nthreads=nthreads))
 
 
 def _comparable(draft: Draft) -> Draft:

@@ -7,13 +7,11 @@ import re
 
 import networkx as nx
 import numpy as np
-import numpy.typing as npt
 
+from synth.export.plots_springs import circle, direct_layout, in_order, numbered
 from synth.formulation.network import Floats
 from synth.topology.model import Topology
 
-#: Spring layouts of more nodes take too long and show nothing.
-MOST_SPRING_NODES = 100
 #: Distance of a host's rows (its switches, GPUs, NICs).
 ROW = 1.9
 _NAMED = re.compile(r"(ring|line|mesh2d|torus2d|torus3d|hypercube):([0-9]+(?:x[0-9]+)*)(?:,.*)?")
@@ -30,22 +28,14 @@ def layout(topology: Topology) -> Floats:
     if places is None:
         hosts = gpu_hosts(topology)
         nodes = list(range(len(topology.nodes)))
-        places = _cluster(topology, hosts) if len(hosts) > 1 else _host(topology, nodes)
+        single = len(hosts) < 2 or len(hosts) == len(nodes)
+        places = _host(topology, nodes) if single else _cluster(topology, hosts)
     return np.round(places - places.mean(axis=0), 4) + 0.0
 
 
 def gpu_hosts(topology: Topology) -> list[str]:
     """Hosts that have a GPU, in order."""
     return list(dict.fromkeys(topology.nodes[k].host for k in topology.gpus))
-
-
-def circle(count: int, spacing: float = 1.0) -> Floats:
-    """Points on a circle, the first on top, clockwise, neighbours ``spacing`` apart."""
-    if count == 1:
-        return np.zeros((1, 2))
-    radius = spacing / (2 * math.sin(math.pi / count))
-    angle = math.pi / 2 - 2 * math.pi * np.arange(count) / count
-    return radius * np.column_stack((np.cos(angle), np.sin(angle)))
 
 
 def _shape(topology: Topology) -> Floats | None:
@@ -79,7 +69,7 @@ def _grid(sizes: list[int]) -> Floats:
     depth, rows, cols = np.unravel_index(np.arange(math.prod(sizes)), sizes)
     step = np.array((1.0, 0.7))
     room = max(1.6, 1.0 * sizes[0])
-    return np.column_stack((room * cols, -room * rows)) + depth[:, None] * step
+    return np.asarray(np.column_stack((room * cols, -room * rows)) + depth[:, None] * step)
 
 
 def _hypercube(dim: int) -> Floats:
@@ -89,7 +79,7 @@ def _hypercube(dim: int) -> Floats:
     axes = np.array([(1.6, 0.0), (0.0, 1.6), (0.8, 0.65), (3.4, 0.0), (0.0, 3.2), (0.5, 1.15)])
     if dim == 4:  # Petrie polygon: two rings of eight
         angle = math.pi * np.arange(4) / 4
-        axes = 1.3 * np.column_stack((np.cos(angle), np.sin(angle)))
+        axes = 2.3 * np.column_stack((np.cos(angle), np.sin(angle)))
     elif dim > 4:
         axes = np.array([(1.7, 0.1), (-0.1, 1.7), (0.85, 0.65), (4.2, 0.5), (-0.5, 4.2), (10.0, 1.0)])
     bits = np.arange(2**dim)[:, None] >> np.arange(dim) & 1
@@ -111,83 +101,23 @@ def _host(topology: Topology, nodes: list[int]) -> Floats:
     gpus = [k for k in nodes if topology.nodes[k].kind == "gpu"]
     hubs = [k for k in nodes if topology.nodes[k].kind != "gpu"]
     if not hubs:
-        return _direct(graph, nodes)
+        return direct_layout(graph, nodes)
     star = all(set(graph[hub]) == set(gpus) for hub in hubs) and not graph.subgraph(gpus).number_of_edges()
     if star and len(gpus) > 2:
         ring = circle(len(gpus), max(1.2, 1.2 * len(hubs) / len(gpus) * 2))
-        return _in_order(nodes, {**_numbered(gpus, ring), **_numbered(hubs, circle(len(hubs), 1.2))})
-    return _in_order(nodes, _block(topology, nodes))
-
-
-def _numbered(nodes: list[int], places: Floats) -> dict[int, Floats]:
-    return dict(zip(nodes, places, strict=True))
-
-
-def _in_order(nodes: list[int], places: dict[int, Floats]) -> Floats:
-    return np.array([places[k] for k in nodes])
-
-
-def _direct(graph: nx.Graph[int], nodes: list[int]) -> Floats:
-    """GPUs that are joined directly: a circle when all are, else so that distance follows the number of hops."""
-    count = len(nodes)
-    ring = circle(count, 1.5)
-    complete = graph.number_of_edges() == count * (count - 1) // 2
-    if count < 3 or complete or count > MOST_SPRING_NODES or not nx.is_connected(graph):
-        return ring
-    place = {node: k for k, node in enumerate(nodes)}
-    edges = np.array(sorted((place[a], place[b]) for a, b in graph.edges))
-    # Springs stop in the nearest valley: of a few fixed starts the one with the fewest crossings is the clearest.
-    strides = [s for s in range(1, 10, 2) if math.gcd(s, count) == 1] if count <= 32 else [1]
-    starts = [ring[(np.arange(count) * stride) % count] for stride in strides]
-    tries = [_springs(graph, nodes, start) for start in starts]
-    roomy = [found for found in tries if _closest(found) > 0.2 * float(np.median(np.linalg.norm(found, axis=1)))]
-    if not roomy:
-        return ring
-    best = min(roomy, key=lambda found: _crossings(found, edges))
-    return _upright(1.3 * best / _closest(best), edges)
-
-
-def _springs(graph: nx.Graph[int], nodes: list[int], start: Floats) -> Floats:
-    return _in_order(nodes, nx.kamada_kawai_layout(graph, pos=_numbered(nodes, start)))
-
-
-def _closest(places: Floats) -> float:
-    """Distance of the closest two nodes."""
-    apart = np.linalg.norm(places[:, None] - places[None], axis=2)
-    return float(apart[~np.eye(len(places), dtype=bool)].min())
-
-
-def _crossings(places: Floats, edges: npt.NDArray[np.int64]) -> int:
-    """Number of pairs of straight edges that cross, ends not counted."""
-
-    def side(a: Floats, b: Floats, c: Floats) -> Floats:
-        u, v = b - a, c - a
-        return np.asarray(np.round(u[..., 0] * v[..., 1] - u[..., 1] * v[..., 0], 6))
-
-    p, q = places[edges[:, 0]], places[edges[:, 1]]
-    apart = side(p[:, None], q[:, None], p[None]) * side(p[:, None], q[:, None], q[None]) < 0
-    return int((apart & apart.T).sum()) // 2
-
-
-def _upright(places: Floats, edges: npt.NDArray[np.int64]) -> Floats:
-    """Turn so that edges lie along the axes as far as they can, wider than high, the first node top left."""
-    along = (places[edges[:, 1]] - places[edges[:, 0]]) @ np.array((1, 1j))
-    turn = np.exp(-1j * np.angle((along**4 / np.abs(along) ** 3).sum()) / 4)
-    points = (places - places.mean(axis=0)) @ np.array((1, 1j)) * turn
-    if np.ptp(points.imag) > np.ptp(points.real) + 1e-6:
-        points = points * 1j
-    x, y = points.real, points.imag
-    return np.column_stack((-x if x[0] > 1e-6 else x, -y if y[0] < -1e-6 else y))
+        return in_order(nodes, {**numbered(gpus, ring), **numbered(hubs, circle(len(hubs), 1.2))})
+    return in_order(nodes, _block(topology, nodes))
 
 
 def _block(topology: Topology, nodes: list[int]) -> dict[int, Floats]:
     """A host in rows from top to bottom: switches of the GPU fabric, GPUs, PCIe switches, then NICs, CPUs, memory."""
     graph = _graph(topology, nodes)
     gpus = [k for k in nodes if topology.nodes[k].kind == "gpu"]
-    direct = bool(gpus) and graph.subgraph(gpus).number_of_edges() > 0
+    # GPUs joined in pairs or islands stay in a row, where their PCIe links do not cross.
+    direct = len(gpus) > 1 and nx.is_connected(graph.subgraph(gpus))
     row = np.column_stack((1.1 * np.arange(len(gpus)), np.zeros(len(gpus))))
-    body = _direct(graph.subgraph(gpus), gpus) if direct else row
-    places = _numbered(gpus, body)
+    body = direct_layout(graph.subgraph(gpus), gpus) if direct else row
+    places = numbered(gpus, body)
     low, high = (body[:, 1].min(), body[:, 1].max()) if gpus else (0.0, 0.0)
     left, right = (body[:, 0].min() - 0.55, body[:, 0].max() + 0.55) if gpus else (0.0, 1.0)
     above = [k for k in nodes if topology.nodes[k].kind == "switch" and _fast(topology, k)]
@@ -220,6 +150,8 @@ def spread(
 
     def pull(node: int) -> float:
         near = [placed[k][0] for k in graph[node] if k in placed]
+        # Memory hangs on a CPU of its own row: it is pulled to where that CPU is pulled to.
+        near = near or [placed[k][0] for other in graph[node] if other in group for k in graph[other] if k in placed]
         return float(np.mean(near)) if near else centre
 
     ranked = sorted(group, key=lambda node: (round((pull(node) - centre) / grain), group.index(node)))
@@ -235,9 +167,7 @@ def _cluster(topology: Topology, hosts: list[str]) -> Floats:
     for k, node in enumerate(topology.nodes):
         members.get(node.host, shared).append(k)
     levels = _levels(topology, shared)
-    per_row = len(hosts) if len(levels) > 1 and len(hosts) <= 4 else math.ceil(len(hosts) / 2)
-    if len(hosts) > 16:
-        per_row = math.ceil(math.sqrt(len(hosts)))
+    per_row = _per_row(_block(topology, members[hosts[0]]), len(hosts), len(levels))
     places: dict[int, Floats] = {}
     top = 0.0
     for begin in range(0, len(hosts), per_row):
@@ -255,13 +185,28 @@ def _cluster(topology: Topology, hosts: list[str]) -> Floats:
     for level in levels:
         places |= spread(graph, level, places, (min(xs), max(xs)), y, grain)
         y -= 1.5 * ROW
-    return _in_order(list(range(len(topology.nodes))), places)
+    return in_order(list(range(len(topology.nodes))), places)
+
+
+def _per_row(block: dict[int, Floats], hosts: int, levels: int) -> int:
+    """Blocks side by side: all, or half of them, whichever comes closer to the shape of a page; of many, a square."""
+    if hosts > 16:
+        return math.ceil(math.sqrt(hosts))
+    if levels > 1 and hosts <= 4:
+        return hosts
+    width, height = np.ptp(np.array(list(block.values())), axis=0) + (2.5, 1.0)
+
+    def misfit(per_row: int) -> float:
+        rows = math.ceil(hosts / per_row)
+        return abs(math.log(per_row * width / (rows * height + 2 * ROW) / 1.2))
+
+    return min(math.ceil(hosts / 2), hosts, key=misfit)
 
 
 def _gap(strip: dict[int, Floats]) -> float:
     """Room for the fabric: wide rows need a deep one, or links to its centre would lie flat."""
     xs = [place[0] for place in strip.values()]
-    return max(2 * ROW, 0.3 * (max(xs) - min(xs)))
+    return float(max(2 * ROW, 0.3 * (max(xs) - min(xs))))
 
 
 def _middle(places: dict[int, Floats], members: dict[str, list[int]], hosts: list[str], per_row: int) -> float:
@@ -288,6 +233,7 @@ def _levels(topology: Topology, shared: list[int]) -> list[list[int]]:
     """Nodes outside the GPUs' hosts by their distance from these."""
     graph = _graph(topology, list(range(len(topology.nodes))))
     inside = set(range(len(topology.nodes))) - set(shared)
-    away: dict[int, int] = nx.multi_source_dijkstra_path_length(graph, inside) if inside else {}
+    lengths = nx.multi_source_dijkstra_path_length(graph, inside) if inside else {}
+    away = {node: int(length) for node, length in lengths.items()}
     far = sorted({away.get(k, 0) for k in shared})
     return [[k for k in shared if away.get(k, 0) == level] for level in far]

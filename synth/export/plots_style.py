@@ -25,8 +25,6 @@ INK = "#222222"
 FAINT = "#DDDDDD"
 #: A character that every text font has, for one that the font in use has not.
 MISSING = "\u25a1"
-#: Colour bars of all plots: the same thin strip.
-BAR = {"shrink": 0.8, "aspect": 30, "pad": 0.02}
 
 
 def new_axes(width: float, height: float) -> Axes:
@@ -96,9 +94,27 @@ def say_nothing_moves(ax: Axes) -> None:
     ax.text(0.5, 0.5, "nothing to move", transform=ax.transAxes, ha="center", va="center", color="#777777")
 
 
-def row_font(rows: int, height_inches: float) -> float:
-    """Points for the labels of ``rows`` rows in a given height, so that neighbours do not touch."""
-    return float(np.clip(0.75 * height_inches * 72 / max(rows, 1), 3.5, 9.0))
+def legible(rows: int, inches: float) -> tuple[range, float]:
+    """Which of ``rows`` evenly spaced labels to write, and in how many points, so that neighbours do not touch."""
+    room = 0.75 * inches * 72 / max(rows, 1)
+    # Below five points nobody can read; every second, third, ... label then.
+    every = max(1, int(np.ceil(5.0 / room)))
+    return range(0, rows, every), float(np.clip(every * room, 5.0, 9.0))
+
+
+def legend_below(ax: Axes, handles: Sequence[Any], lines: float) -> None:
+    """Legend under the axes, some text lines down, whatever the height of the axes."""
+    if handles:
+        ax.legend(
+            handles=handles,
+            loc="upper center",
+            bbox_to_anchor=(0.5, 0.0),
+            borderaxespad=lines,
+            ncols=4,
+            fontsize=8,
+            frameon=False,
+            labelcolor=INK,
+        )
 
 
 def axes_inches(ax: Axes) -> tuple[float, float]:
@@ -110,7 +126,7 @@ def axes_inches(ax: Axes) -> tuple[float, float]:
 
 def colour_bar(ax: Axes, mappable: Any, text: str, ticks: Sequence[float] | None = None) -> Colorbar:
     """Colour bar beside axes, in the style of all plots."""
-    bar = ax.figure.colorbar(mappable, ax=ax, ticks=ticks, **BAR)
+    bar = ax.figure.colorbar(mappable, ax=ax, ticks=ticks, shrink=0.8, aspect=30, pad=0.02)
     bar.set_label(text, fontsize=9)
     bar.ax.tick_params(labelsize=8)
     return bar

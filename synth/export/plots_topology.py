@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from types import MappingProxyType
 
 import numpy as np
+import numpy.typing as npt
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection, PatchCollection, PolyCollection
 from matplotlib.colors import Normalize
@@ -15,17 +17,17 @@ from matplotlib.patches import Circle, FancyBboxPatch, Patch, RegularPolygon
 from synth.export.plots_layout import gpu_hosts, layout
 from synth.export.plots_style import (
     FAINT,
-    INK,
     axes_inches,
     colour_bar,
     headline,
     heat,
     label,
+    legend_below,
     new_axes,
     title,
     utilisation,
 )
-from synth.formulation.network import Floats
+from synth.formulation.network import Floats, Ints
 from synth.solver.plan import Plan
 from synth.topology.model import Node, Topology
 
@@ -39,17 +41,17 @@ NODES = MappingProxyType(
         "memory": ("#666666", 5),
     }
 )
-#: Colour and dashes of each kind of link.
-LINKS = MappingProxyType(
+#: Colour and dashes (none: solid) of each kind of link.
+LINKS: Mapping[str, tuple[str, tuple[float, ...]]] = MappingProxyType(
     {
-        "nvlink": ("#009E73", "-"),
-        "xgmi": ("#D55E00", "-"),
-        "c2c": ("#CC79A7", "-"),
-        "pcie": ("#56B4E9", "-"),
-        "socket": ("#7F6A3F", "--"),
-        "memory": ("#666666", ":"),
-        "nic": ("#E69F00", "-"),
-        "net": ("#555555", "-"),
+        "nvlink": ("#009E73", ()),
+        "xgmi": ("#D55E00", ()),
+        "c2c": ("#CC79A7", ()),
+        "pcie": ("#56B4E9", ()),
+        "socket": ("#7F6A3F", (4.0, 1.5)),
+        "memory": ("#666666", (1.0, 1.5)),
+        "nic": ("#E69F00", ()),
+        "net": ("#555555", ()),
     }
 )
 #: Radius of a node; neighbours stand about one unit apart.
@@ -89,7 +91,7 @@ def plot_topology(topology_or_plan: Topology | Plan, ax: Axes | None = None) -> 
         pools = f", {len(topology.resources)} shared pools" if topology.resources else ""
         title(ax, label(topology.name, 60), counts + pools)
     else:
-        title(ax, headline(plan), "utilisation of each directed link (arcs keep to the right)")
+        title(ax, headline(plan), "utilisation of each directed link (arcs keep to the right, binding ones are thick)")
     return ax
 
 
@@ -98,16 +100,16 @@ def _frame(ax: Axes, topology: Topology, places: Floats, arcs: Floats) -> None:
     # The data limits give way, not the box: titles and colour bars of a wide and a high machine stand the same.
     ax.set_aspect("equal", adjustable="datalim")
     ax.set_axis_off()
-    drawn = np.concatenate((places, arcs.reshape(-1, 2)))
-    low, high = np.minimum(places.min(axis=0) - 0.7, drawn.min(axis=0)), np.maximum(places.max(axis=0) + 0.7, drawn.max(axis=0))
-    ax.set_xlim(float(low[0]), float(high[0]))
-    ax.set_ylim(float(low[1]), float(high[1]))
+    least = np.array(((-1.5, -1.5), (1.5, 1.5)))
+    ax.update_datalim(np.concatenate((least, places - 0.9, places + 0.9, arcs.reshape(-1, 2))))
+    ax.margins(0.0)
+    ax.autoscale_view()
     hosts = gpu_hosts(topology)
     if not 1 < len(hosts) <= 64:
         return
     for host in hosts:
         inside = places[[k for k, node in enumerate(topology.nodes) if node.host == host]]
-        (x0, y0), (x1, y1) = inside.min(axis=0) - 0.6, inside.max(axis=0) + 0.6
+        (x0, y0), (x1, y1) = inside.min(axis=0) - (0.6, 0.8), inside.max(axis=0) + (0.6, 0.8)
         style = f"round,pad=0,rounding_size={RADIUS}"
         box = FancyBboxPatch((x0, y0), x1 - x0, y1 - y0, style, fc="#F6F6F6", ec=FAINT, lw=0.8, zorder=0)
         ax.add_patch(box)
@@ -133,7 +135,7 @@ def _draw_links(ax: Axes, topology: Topology, arcs: Floats, plan: Plan | None) -
     if plan is None:
         styles = [LINKS[link.kind] for link in topology.links]
         lines.set_color([colour for colour, _ in styles])
-        lines.set_linestyle([dashes for _, dashes in styles])
+        lines.set_linestyle([(0.0, dashes) for _, dashes in styles])
     else:
         used = utilisation(plan)[: len(topology.links)]
         binding = set(plan.bottleneck)
@@ -141,14 +143,14 @@ def _draw_links(ax: Axes, topology: Topology, arcs: Floats, plan: Plan | None) -
         lines.set_linewidth([1.5 * width if link.id in binding else width for link in topology.links])
         colour_bar(ax, lines, "utilisation: bytes / (capacity x T)")
     lines.set_gid("links")
-    ax.add_collection(lines)
+    ax.add_collection(lines, autolim=False)
     if len(arcs) <= MOST_ARROWS:
         heads = PolyCollection(list(_arrow_heads(arcs)), closed=True, zorder=2.5, linewidths=0)
         if plan is None:
             heads.set_facecolor([LINKS[link.kind][0] for link in topology.links])
         else:
             heads.set(array=lines.get_array(), cmap=lines.get_cmap(), norm=lines.norm)
-        ax.add_collection(heads)
+        ax.add_collection(heads, autolim=False)
 
 
 def link_arcs(topology: Topology, places: Floats, points: int = 17) -> Floats:
@@ -185,7 +187,7 @@ def _offsets(topology: Topology) -> Floats:
     return out
 
 
-def _hits(arcs: Floats, places: Floats, ends: Floats) -> Floats:
+def _hits(arcs: Floats, places: Floats, ends: Ints) -> npt.NDArray[np.bool_]:
     """Whether an arc runs over a node that is not one of its ends."""
     out = np.zeros(len(arcs), dtype=bool)
     for node, place in enumerate(places):
@@ -200,7 +202,9 @@ def _arrow_heads(arcs: Floats) -> Floats:
     tip, tangent = arcs[:, middle], arcs[:, middle + 1] - arcs[:, middle - 1]
     tangent = tangent / np.maximum(np.linalg.norm(tangent, axis=1), 1e-9)[:, None]
     normal = np.column_stack((-tangent[:, 1], tangent[:, 0]))
-    return np.stack((tip + 0.09 * tangent, tip - 0.06 * tangent + 0.06 * normal, tip - 0.06 * tangent - 0.06 * normal), 1)
+    return np.stack(
+        (tip + 0.09 * tangent, tip - 0.06 * tangent + 0.06 * normal, tip - 0.06 * tangent - 0.06 * normal), 1
+    )
 
 
 def _draw_nodes(ax: Axes, topology: Topology, places: Floats) -> None:
@@ -211,7 +215,7 @@ def _draw_nodes(ax: Axes, topology: Topology, places: Floats) -> None:
             shapes = [_marker(places[k], corners) for k in group]
             marks = PatchCollection(shapes, facecolor=colour, edgecolor="white", linewidth=0.8, zorder=3)
             marks.set_gid(kind)
-            ax.add_collection(marks)
+            ax.add_collection(marks, autolim=False)
     for k, node in enumerate(topology.nodes):
         _name(ax, topology, node, places[k], topology.rank_of.get(k))
 
@@ -257,7 +261,5 @@ def _legend(ax: Axes, topology: Topology, plan: Plan | None) -> None:
         colour, dashes = LINKS[kind]
         rates = sorted({link.capacity / 1e9 for link in topology.links if link.kind == kind})
         rate = f"{rates[0]:.4g}" if len(rates) == 1 else f"{rates[0]:.4g} to {rates[-1]:.4g}"
-        handles.append(Line2D([], [], color=colour, ls=dashes, lw=1.8, label=f"{kind}, {rate} GB/s per direction"))
-    ax.legend(
-        handles=handles, loc="upper center", bbox_to_anchor=(0.5, 0.0), ncols=4, fontsize=8, frameon=False, labelcolor=INK
-    )
+        handles.append(Line2D([], [], color=colour, ls=(0, dashes), lw=1.8, label=f"{kind}, {rate} GB/s per direction"))
+    legend_below(ax, handles, 0.5)

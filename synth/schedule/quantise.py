@@ -25,6 +25,9 @@ Counts = npt.NDArray[np.int64]
 NODES = 50
 # Integer columns up to which the MILP is tried.
 MOST_INTEGERS = 600
+# Work of ruin and recreate while searching for a chunk count, and for the chunk count that is taken.
+QUICK_PRICINGS = 40
+EXACT_PRICINGS = 600
 # Chunk counts that the search tries.
 MOST_CHUNKS = 24
 
@@ -137,7 +140,7 @@ class _Rounder:
             groups.setdefault((column.commodity, *half), []).append(k)
         return list(groups.values())
 
-    def quick(self, enough: float) -> Split:
+    def quick(self, enough: float, pricings: int = QUICK_PRICINGS) -> Split:
         """Largest remainder and single moves among the plan's columns, then new routes by rip-up and reroute.
 
         Stops at ``enough`` times the plan's time.
@@ -145,7 +148,7 @@ class _Rounder:
         counts = self._descend(self._largest_remainder())
         columns, peak = self._listed(self.columns, counts), self._time(counts)
         if peak > enough + 1e-9:
-            chunks = self.rerouter.improve([route for route, n in columns for _ in range(n)], enough)
+            chunks = self.rerouter.improve([route for route, n in columns for _ in range(n)], enough, pricings)
             after = float(self.rerouter.total(chunks).max())
             if after < peak - 1e-12:
                 columns, peak = list(Counter(chunks).items()), after
@@ -153,7 +156,7 @@ class _Rounder:
 
     def exact(self, enough: float = 1.0) -> Split:
         """:meth:`quick`, and when that is not ``enough`` the MILP over the plan's columns and those met on the way."""
-        split = self.quick(enough)
+        split = self.quick(enough, EXACT_PRICINGS)
         peak = split.time / self.plan.time
         if peak <= enough + 1e-9:
             return split

@@ -16,8 +16,6 @@ from synth.solver.plan import Plan
 
 # Passes over all chunks, and how sharply fuller resources cost more.
 PASSES = 8
-# Routes that ruin and recreate may price for one chunk count: a limit on work and not on time, for reproducible files.
-PRICINGS = 400
 SHARPNESS = 60.0
 
 
@@ -61,17 +59,18 @@ class Rerouter:
         seen = {(r.commodity, r.reduce_hops, r.copy_hops) for r in known}
         return [route for key, (route, _) in self._cache.items() if key not in seen]
 
-    def improve(self, chunks: Sequence[Route], enough: float) -> list[Route]:
+    def improve(self, chunks: Sequence[Route], enough: float, pricings: int) -> list[Route]:
         """Reroute chunks while the soft maximum of the loads falls; stop at a maximum of ``enough``.
 
         Each chunk is taken out and put on the cheapest route at prices that grow exponentially with the load
         (the potential-function method for packing, Plotkin, Shmoys and Tardos 1995). Where that sticks, some of the
         chunks on the fullest resources are taken out together and put back one by one (ruin and recreate, Schrimpf
-        et al. 2000), with a fixed seed.
+        et al. 2000), with a fixed seed, for at most about ``pricings`` new routes: a limit on work and not on time, so
+        that the result does not depend on how fast the machine is.
         """
         random = np.random.default_rng(0)
         best = self._descend(list(chunks), enough)
-        calls = PRICINGS
+        calls = pricings
         while (total := self.total(best)).max() > enough + 1e-9 and calls > 0:
             peak = [k for k, route in enumerate(best) if self._touches_peak(route, total)]
             some = max(2, int(random.integers(2, max(3, len(best) // 2 + 1))))

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from synth.demand.model import Demand
 from synth.errors import LimitReachedError
 from synth.formulation.columns import Column, column_bytes
-from synth.formulation.network import Floats, Network
+from synth.formulation.network import Floats, Hop, Network
 from synth.formulation.pricing import Priced, Pricer
 from synth.solver.highs import INFINITE, GrowingLp, LpSolution
 
@@ -79,15 +79,28 @@ class ColumnGeneration:
         capacity = self.network.capacity
         self._floor = PRICE_FLOOR / (len(capacity) * capacity)
 
-    def run(self) -> Relaxation:
-        """Generate columns until the certified gap is at most ``gap`` or the deadline is reached."""
+    def run(self, seeds: Sequence[Column] = (), hints: Sequence[Floats] = ()) -> Relaxation:
+        """Generate columns until the certified gap is at most ``gap`` or the deadline is reached.
+
+        Parameters
+        ----------
+        seeds
+            Columns to start from, besides the cheapest ones at even prices.
+        hints
+            Row prices that may prove a good bound.
+        """
         self._check_time(None)
-        prices = 1.0 / (len(self.network.capacity) * self.network.capacity)
-        priced = self._price(prices)
-        best, best_prices = priced.bound, prices
+        best_prices = 1.0 / (len(self.network.capacity) * self.network.capacity)
+        priced = self._price(best_prices)
+        best = priced.bound
         self._scale = self._seed_time(priced)
         self._start_master()
-        self._add(priced.columns)
+        self._add((*seeds, *priced.columns))
+        for prices in hints:
+            priced = self._price(prices)
+            self._add(priced.columns)
+            if priced.bound > best:
+                best, best_prices = priced.bound, prices
         solution: LpSolution | None = None
         iteration = 0
         while True:
@@ -190,3 +203,36 @@ class ColumnGeneration:
             reduced,
             iterations,
         )
+
+
+def mirrored(network: Network, relaxation: Relaxation) -> Relaxation | None:
+    """The same trees run backwards: a reduce-scatter from an all-gather, when every link has an equal opposite.
+
+    Returns None when the network is not its own transpose link by link, or has shared resources.
+    """
+    back = _opposite_links(network)
+    if back is None:
+        return None
+
+    def turn(hop: Hop) -> Hop:
+        return Hop(hop.dst, hop.src, tuple(back[link] for link in reversed(hop.links)))
+
+    columns = tuple(replace(c, hops=tuple(turn(hop) for hop in reversed(c.hops))) for c in relaxation.columns)
+    return replace(relaxation, columns=columns, prices=relaxation.prices[np.argsort(back)])
+
+
+def _opposite_links(network: Network) -> list[int] | None:
+    """Per link, a link of the same capacity in the other direction, one to one."""
+    if network.topology.resources:
+        return None
+    links = network.topology.links
+    waiting: dict[tuple[str, str, float], list[int]] = {}
+    for k, link in enumerate(links):
+        waiting.setdefault((link.src, link.dst, link.capacity), []).append(k)
+    back = []
+    for link in links:
+        partners = waiting.get((link.dst, link.src, link.capacity))
+        if not partners:
+            return None
+        back.append(partners.pop(0))
+    return back

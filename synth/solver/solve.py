@@ -5,16 +5,18 @@ from __future__ import annotations
 import importlib.metadata
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from synth.demand.build import make_demand
 from synth.demand.model import Demand
 from synth.errors import InfeasibleError, InvalidInputError, LimitReachedError
+from synth.formulation.columns import Column
 from synth.formulation.network import Floats, Network
+from synth.formulation.parallel import bundle
 from synth.formulation.routes import Route, join_halves, link_bytes
 from synth.solver.certificate import certified_bound
-from synth.solver.colgen import ColumnGeneration, Progress, Relaxation
+from synth.solver.colgen import ColumnGeneration, Progress, Relaxation, mirrored
 from synth.solver.plan import Plan, SolverInfo
 from synth.solver.polish import polish, used
 from synth.topology.model import Topology
@@ -105,74 +107,99 @@ class _Solve:
     ) -> None:
         self.topology, self.demand, self.gap = topology, demand, gap
         self.deadline, self.progress = deadline, progress
-        self.network = Network(topology)
+        self.bundles = bundle(topology)
+        self.network = Network(self.bundles.bundled)
         self.formulated = time.monotonic()
 
-    def _relax(self, demand: Demand) -> tuple[Relaxation, tuple[Route, ...]]:
-        # The asked gap is also to cover the room of the second LP and the price floor.
+    def _relax(self, demand: Demand, seeds: Sequence[Column] = (), hints: Sequence[Floats] = ()) -> Relaxation:
+        # Half of the asked gap is left for the price floor and the tolerances of the LPs.
         loop = ColumnGeneration(self.network, demand, 0.5 * self.gap, self.deadline, self.progress)
-        relaxation = loop.run()
-        return relaxation, polish(self.network, demand, relaxation, self.deadline)
+        return loop.run(seeds, hints)
+
+    def _columns(self, demand: Demand, relaxation: Relaxation) -> tuple[Route, ...]:
+        return self.bundles.split(demand, polish(self.network, demand, relaxation, self.deadline))
 
     def _time(self, demand: Demand, routes: tuple[Route, ...]) -> float:
         """Time of the splits from their loads, not from the LP's word."""
-        load = self.network.row_bytes(link_bytes(self.network, demand, routes))
-        return float((load / self.network.capacity).max())
+        network = Network(self.topology)
+        load = network.row_bytes(link_bytes(network, demand, routes))
+        return float((load / network.capacity).max())
 
     def _plan(self, columns: tuple[Route, ...], span: float, prices: Floats, method: str, effort: SolverInfo) -> Plan:
-        named = dict(zip(self.network.row_ids, map(float, prices), strict=True))
+        rows = [x.id for x in self.topology.links] + [x.id for x in self.topology.resources]
+        named = dict(zip(rows, map(float, self.bundles.prices(prices)), strict=True))
         bound = certified_bound(self.topology, self.demand, named)
         # Rounding can put the bound of an exact optimum a few ulps over it; a smaller bound is always valid.
+        bound = min(bound, span)
         return Plan(
-            self.topology,
-            self.demand,
-            columns,
-            span,
-            min(bound, span),
-            tuple(named.values()),
-            self.gap,
-            method,
-            effort,
+            self.topology, self.demand, columns, span, bound, tuple(named.values()), self.gap, method, effort
         )
 
     def single(self) -> Plan:
-        relaxation, columns = self._relax(self.demand)
+        relaxation = self._relax(self.demand)
+        columns = self._columns(self.demand, relaxation)
         span = self._time(self.demand, used(columns))
         method = "paths" if self.demand.pattern == "unicast" else "trees"
-        effort = _info(relaxation.iterations, len(relaxation.columns))
-        return self._plan(columns, span, relaxation.prices, method, effort)
+        return self._plan(columns, span, relaxation.prices, method, _effort(relaxation))
 
     def allreduce(self) -> Plan:
-        """Free-root trees, and reduce-scatter + all-gather; the better one, a tie goes to the latter (equal shards)."""
-        relaxation, columns = self._relax(self.demand)
-        span = self._time(self.demand, join_halves(columns))
-        effort = _info(relaxation.iterations, len(relaxation.columns))
-        plan = self._plan(columns, span, relaxation.prices, "tree", effort)
-        composed = self._composed()
-        if composed is None:
+        """Free-root trees, and reduce-scatter + all-gather; the better one, a tie goes to the latter (equal shards).
+
+        The latter is solved first, since its trees and prices are a good start for the former.
+        """
+        halves = self._halves()
+        seeds = [column for _, relaxation in halves for column in self._as_halves(relaxation)]
+        hints = [relaxation.prices for _, relaxation in halves]
+        if len(hints) == 2:
+            hints.append((hints[0] + hints[1]) / 2)
+        free = self._relax(self.demand, seeds, hints)
+        if len(halves) < 2:
+            columns = self._columns(self.demand, free)
+            span = self._time(self.demand, join_halves(columns))
+            plan = self._plan(columns, span, free.prices, "tree", _effort(free))
             return replace(plan, alternatives={"tree": span})
-        halves, total, effort = composed
-        times = {"tree": span, "reducescatter+allgather": total}
-        if total <= span * (1 + TIE):
+        composed = tuple(
+            replace(route, commodity=0, share=route.share / len(self.demand.ranks))
+            for part, relaxation in halves
+            for route in self._columns(part, relaxation)
+        )
+        total = sum(relaxation.time for _, relaxation in halves)
+        times = {"tree": free.time, "reducescatter+allgather": total}
+        if total <= free.time * (1 + TIE):
             # Both phases share the links in one pipeline, so this is at most the sum of their times.
-            merged = self._time(self.demand, join_halves(halves))
-            plan = self._plan(halves, merged, relaxation.prices, "reducescatter+allgather", effort)
+            span = self._time(self.demand, join_halves(composed))
+            plan = self._plan(composed, span, free.prices, "reducescatter+allgather", _effort(free))
+        else:
+            columns = self._columns(self.demand, free)
+            span = self._time(self.demand, join_halves(columns))
+            plan = self._plan(columns, span, free.prices, "tree", _effort(free))
         return replace(plan, alternatives=times)
 
-    def _composed(self) -> tuple[tuple[Route, ...], float, SolverInfo] | None:
-        """Reduce-scatter then all-gather with equal shards: halves, total time, effort; None if out of time."""
+    def _halves(self) -> list[tuple[Demand, Relaxation]]:
+        """Reduce-scatter and all-gather with equal shards; empty when there is no time or no way for them."""
         ranks, size = self.demand.ranks, self.demand.size_bytes
-        halves: list[Route] = []
-        total, iterations, columns = 0.0, 0, 0
-        for collective in ("reducescatter", "allgather"):
-            part = make_demand(self.topology, collective, size, ranks=ranks)
-            try:
-                check_reachable(self.topology, part.pairs)
-                relaxation, routes = self._relax(part)
-            except (LimitReachedError, InfeasibleError):
-                return None
-            total += self._time(part, used(routes))
-            iterations += relaxation.iterations
-            columns += len(relaxation.columns)
-            halves += [replace(r, commodity=0, share=r.share / len(ranks)) for r in routes]
-        return tuple(halves), total, _info(iterations, columns)
+        scatter, gather = (
+            make_demand(self.topology, name, size, ranks=ranks) for name in ("reducescatter", "allgather")
+        )
+        try:
+            check_reachable(self.topology, gather.pairs)
+            down = self._relax(gather)
+            up = mirrored(self.network, down) or self._relax(scatter)
+        except (LimitReachedError, InfeasibleError):
+            return []
+        return [(scatter, up), (gather, down)]
+
+    def _as_halves(self, relaxation: Relaxation) -> list[Column]:
+        """Columns of a reduce-scatter or all-gather as columns of the all-reduce's families."""
+        root_first = {self.network.topology.gpus[rank]: k for k, rank in enumerate(self.demand.ranks)}
+        out = []
+        for column, value in zip(relaxation.columns, relaxation.values, strict=True):
+            if value > 0:
+                inward = column.hops[-1].dst == self.network.topology.gpus[self.demand.ranks[column.family]]
+                root = root_first[column.hops[-1].dst if inward else column.hops[0].src]
+                out.append(replace(column, family=2 * root + (not inward)))
+        return out
+
+
+def _effort(relaxation: Relaxation) -> SolverInfo:
+    return _info(relaxation.iterations, len(relaxation.columns))
