@@ -168,7 +168,11 @@ def _matrix(matrix: Any, n: int, collective: str, faults: list[str]) -> np.ndarr
     if collective != "alltoallv":
         faults.append(f"{collective} takes no demand matrix; alltoallv does")
         return None
-    grid = np.asarray(matrix, dtype=float)
+    try:
+        grid = np.asarray(matrix, dtype=float)
+    except (TypeError, ValueError) as error:
+        faults.append(f"the demand matrix must be numbers: {error}")
+        return None
     if grid.shape != (n, n):
         faults.append(f"the demand matrix is {' x '.join(map(str, grid.shape))}; {n} ranks need {n} x {n}")
         return None

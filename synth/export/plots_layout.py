@@ -194,7 +194,8 @@ def _per_row(block: dict[int, Floats], hosts: int, levels: int) -> int:
         return math.ceil(math.sqrt(hosts))
     if levels > 1 and hosts <= 4:
         return hosts
-    width, height = np.ptp(np.array(list(block.values())), axis=0) + (2.5, 1.0)
+    extent = np.ptp(np.array(list(block.values())), axis=0)
+    width, height = float(extent[0]) + 2.5, float(extent[1]) + 1.0
 
     def misfit(per_row: int) -> float:
         rows = math.ceil(hosts / per_row)

@@ -107,9 +107,10 @@ def _frame(ax: Axes, topology: Topology, places: Floats, arcs: Floats) -> None:
     hosts = gpu_hosts(topology)
     if not 1 < len(hosts) <= 64:
         return
+    margin = np.array((0.6, 0.8))
     for host in hosts:
         inside = places[[k for k, node in enumerate(topology.nodes) if node.host == host]]
-        (x0, y0), (x1, y1) = inside.min(axis=0) - (0.6, 0.8), inside.max(axis=0) + (0.6, 0.8)
+        (x0, y0), (x1, y1) = inside.min(axis=0) - margin, inside.max(axis=0) + margin
         style = f"round,pad=0,rounding_size={RADIUS}"
         box = FancyBboxPatch((x0, y0), x1 - x0, y1 - y0, style, fc="#F6F6F6", ec=FAINT, lw=0.8, zorder=0)
         ax.add_patch(box)

@@ -302,7 +302,7 @@ def _complete(values: dict[int, float], needs: dict[tuple[int, ...], int]) -> bo
 def _hamilton(shares: Floats, seats: int) -> Counts:
     """Largest-remainder rounding of shares to whole seats; ties go to the first."""
     total = float(shares.sum())
-    quota = shares * (seats / total) if total > 0 else np.full(len(shares), seats / len(shares))
+    quota = shares / total * seats if total > 0 else np.full(len(shares), seats / len(shares))
     base = np.floor(quota + 1e-9).astype(np.int64)
     rest = seats - int(base.sum())
     order = np.lexsort((np.arange(len(shares)), -(quota - base)))

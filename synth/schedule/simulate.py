@@ -105,14 +105,15 @@ class _Engine:
         _, k, position = heapq.heappop(self.queue[link])
         transfer = self.transfers[k]
         size = transfer.count * self.chunk_bytes
-        self.link_free[link] = now + size / self.capacity[link]
-        heapq.heappush(self.events, (self.link_free[link], 1, link, 0))
+        passed = self.link_free[link] = now + size / self.capacity[link]
+        heapq.heappush(self.events, (passed, 1, link, 0))
         for pool, per_byte in self.pools[link]:
             self.pool_free[pool] = now + size * per_byte
+            passed = max(passed, self.pool_free[pool])
             heapq.heappush(self.events, (self.pool_free[pool], 2, pool, 0))
         if position == 0:
             self.starts[k] = now
-        self.delivered[k] = max(self.link_free[link], self.delivered[k]) + self.latency[link]
+        self.delivered[k] = max(passed, self.delivered[k]) + self.latency[link]
         if position + 1 < len(transfer.links):
             heapq.heappush(self.events, (now + self.latency[link], 0, k, position + 1))
         else:

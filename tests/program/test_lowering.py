@@ -1,0 +1,156 @@
+"""Lowering: every collective on every small built-in verifies; limits are named; claims are the right ones."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import synth
+from synth.demand import COLLECTIVES
+from synth.errors import InvalidInputError, NotExpressibleError
+from synth.export import read_xml, to_xml
+from synth.program import MSCCL, lower, make_draft, verify
+from synth.program.semantics import IN_PLACE
+from synth.topology import Topology
+from tests.strategies import topologies
+
+SMALL = (
+    "ring:4",
+    "line:3",
+    "mesh2d:2x3",
+    "torus2d:3x3",
+    "torus3d:2x2x2",
+    "hypercube:3",
+    "fullmesh:5",
+    "switch:4",
+    "dgx1-v100",
+    "dgx2",
+    "dgx-a100",
+    "hgx-h100",
+    "mi250-16",
+    "mi300x-8",
+    "cluster:box=ring:3,hosts=2",
+    "cluster:box=dgx-a100,hosts=2,fabric=rail",
+)
+
+
+def uneven(n: int) -> np.ndarray:
+    return (np.arange(n * n).reshape(n, n) * 7919 % 5) * 1e6
+
+
+def schedule_of(topology: str | Topology, collective: str, chunks: int | None = None) -> synth.Schedule:
+    machine = synth.resolve(topology) if isinstance(topology, str) else topology
+    if collective == "alltoallv":
+        return synth.solve(machine, collective, matrix=uneven(len(machine.gpus))).schedule(chunks)
+    return synth.solve(machine, collective, 1e9).schedule(chunks)
+
+
+@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize("collective", COLLECTIVES)
+def test_every_builtin_and_collective_verifies(name: str, collective: str) -> None:
+    schedule = schedule_of(name, collective, 2)
+    for inplace in (False, True):
+        draft = make_draft(schedule)
+        if inplace:
+            if draft.semantics.collective not in IN_PLACE:
+                with pytest.raises(InvalidInputError, match="no in-place form"):
+                    lower(schedule, inplace=True)
+                continue
+            draft = make_draft(schedule, inplace=True)
+        program = synth.Program(draft, MSCCL)
+        assert program.report.ok
+        assert verify(read_xml(to_xml(program))).ok
+        assert not program.report.warnings
+
+
+@given(topologies(min_gpus=2, max_gpus=5), st.sampled_from(COLLECTIVES), st.integers(1, 4))
+@settings(max_examples=40, deadline=None, derandomize=True)
+def test_random_topologies_verify(topology: Topology, collective: str, chunks: int) -> None:
+    assert lower(schedule_of(topology, collective, chunks)).report.ok
+
+
+@given(topologies(min_gpus=3, max_gpus=5), st.data())
+@settings(max_examples=25, deadline=None, derandomize=True)
+def test_subsets_verify_and_the_rest_relays(topology: Topology, data: st.DataObject) -> None:
+    count = len(topology.gpus)
+    ranks = data.draw(st.lists(st.integers(0, count - 1), min_size=1, max_size=count, unique=True))
+    collective = data.draw(st.sampled_from([c for c in COLLECTIVES if c != "alltoallv"]))
+    program = lower(synth.solve(topology, collective, 1e6, ranks=ranks).schedule(2))
+    assert program.report.ok
+    for gpu in program.draft.gpus:
+        if gpu.id not in ranks:
+            assert (gpu.i_chunks, gpu.o_chunks) == (0, 0) or len(ranks) == count
+
+
+@pytest.mark.parametrize(
+    ("collective", "i_chunks", "o_chunks"),
+    [("allgather", 2, 8), ("reducescatter", 8, 2), ("allreduce", 8, 8), ("alltoall", 8, 8)],
+)
+def test_chunk_bookkeeping_of_t17(collective: str, i_chunks: int, o_chunks: int) -> None:
+    draft = lower(schedule_of("ring:4", collective, 2)).draft
+    assert draft.semantics.nchunks == 8
+    assert {(gpu.i_chunks, gpu.o_chunks) for gpu in draft.gpus} == {(i_chunks, o_chunks)}
+
+
+def test_uneven_shards_become_allgatherv() -> None:
+    program = lower(synth.solve("ring:3", "allgather", shards=[1e6, 2e6, 0.0]).schedule(2))
+    assert program.draft.semantics.collective == "allgatherv"
+    assert program.draft.semantics.counts == (1, 2, 0)
+
+
+def test_one_rank_and_nothing_at_all() -> None:
+    alone = lower(synth.solve("switch:1", "allgather", 1e9).schedule())
+    assert [step.type for block in alone.draft.gpus[0].blocks for step in block.steps] == ["cpy"]
+    nothing = lower(synth.solve("ring:3", "alltoallv", matrix=np.zeros((3, 3))).schedule())
+    assert not any(gpu.blocks for gpu in nothing.draft.gpus)
+    assert nothing.report.ok
+
+
+def test_long_blocks_are_spread_over_channels() -> None:
+    """300 chunks on one connection: 257 steps do not fit into one block (oracle T16)."""
+    program = lower(synth.solve("line:2", "broadcast", 1e9).schedule(300))
+    sends = [block for block in program.draft.gpus[0].blocks if block.send >= 0]
+    assert len(sends) == 2
+    assert max(len(block.steps) for block in sends) <= MSCCL.max_steps_per_block
+    assert program.draft.nchannels == 2
+
+
+def test_a_run_of_72_chunks_is_cut() -> None:
+    schedule = synth.solve("line:2", "broadcast", 1e9).schedule(72)
+    first = schedule.transfers[0]
+    whole = type(first)(first.shard, 0, 72, first.route, first.src, first.dst, first.links, False, ())
+    merged = synth.Schedule(
+        schedule.plan,
+        72,
+        schedule.chunk_bytes,
+        schedule.shard_chunks,
+        schedule.routes,
+        schedule.counts,
+        (whole,),
+        (0.0,),
+        (1.0,),
+        schedule.quantized,
+        schedule.simulated,
+    )
+    sends = [step.cnt for block in lower(merged).draft.gpus[0].blocks if block.send >= 0 for step in block.steps]
+    assert sends == [71, 1]
+
+
+def test_offset_limit_is_refused_and_named() -> None:
+    with pytest.raises(NotExpressibleError, match="32767"):
+        lower(synth.solve("fullmesh:8", "alltoall", 1e9).schedule(4200))
+
+
+def test_names_are_short_and_plain() -> None:
+    schedule = schedule_of("ring:4", "allgather", 1)
+    assert lower(schedule, name="a b/ç" + "x" * 99).draft.name == "a_b_" + "x" * 59
+    assert lower(schedule).draft.name == "synth_allgather_ring_4_k1"
+
+
+def test_active_range_covers_the_size() -> None:
+    draft = lower(schedule_of("ring:4", "allgather", 1)).draft
+    assert draft.min_bytes == 0
+    assert draft.max_bytes == 2**30  # 1e9 bytes are below it, and the runtime wants n < maxBytes
+    assert lower(synth.solve("ring:4", "allgather", 2.0**30).schedule(1)).draft.max_bytes == 2**31
