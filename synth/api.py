@@ -11,9 +11,11 @@ from typing import Any
 
 from synth.demand import Demand, make_demand
 from synth.program import MSCCL, Program, Target, make_draft
+from synth.report import result_facts
 from synth.schedule import Schedule, make_schedule
 from synth.solver import Plan, Progress
 from synth.solver import solve as solve_plan
+from synth.solver.summary import aligned, html_table
 from synth.topology import Topology, check_steps, resolve
 
 FORMAT = "synth-result/1"
@@ -83,14 +85,10 @@ class Result:
 
     def summary(self) -> str:
         """A few aligned lines for a person."""
-        from synth.report import result_summary
-
-        return result_summary(self)
+        return aligned(result_facts(self))
 
     def _repr_html_(self) -> str:
-        from synth.report import result_html
-
-        return result_html(self)
+        return html_table(result_facts(self))
 
     def write(self, folder: str | Path) -> Result:
         """Write plan.json, schedule.json, msccl.xml, summary.txt and four plots; returns a result with ``files``.

@@ -6,7 +6,7 @@ import contextlib
 import json
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -24,10 +24,10 @@ PLOTS = ("topology", "splits", "utilisation", "timeline")
 INTERRUPTED = 130
 
 
-def main() -> None:
-    """Entry point: run the CLI and turn errors into messages and exit codes."""
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Entry point: run the CLI (default: the process's arguments) and turn errors into messages and exit codes."""
     try:
-        app(standalone_mode=True)
+        app(arguments)
     except SynthError as error:
         for fault in error.faults:
             sys.stderr.write(f"error: {fault}\n")
@@ -120,9 +120,7 @@ def verify(
 def plot(
     plan: Annotated[Path, typer.Argument(help="A plan.json that synth solve wrote.")],
     out: Annotated[Path, typer.Option(help="Folder for the PNG files.")] = Path(),
-    kind: Annotated[
-        list[str] | None, typer.Option(help="topology, splits, utilisation or timeline.")
-    ] = None,
+    kind: Annotated[list[str] | None, typer.Option(help="topology, splits, utilisation or timeline.")] = None,
     chunks: Annotated[int | None, typer.Option(help="Chunks per shard of the timeline.")] = None,
 ) -> None:
     """Draw a saved plan: topology with load, split bars, utilisation heat map, schedule timeline."""

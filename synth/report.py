@@ -1,11 +1,10 @@
-"""A result as text and HTML."""
+"""What a result says to a person."""
 
 from __future__ import annotations
 
-import html
 from typing import TYPE_CHECKING
 
-from synth.solver.tables import facts
+from synth.solver.summary import facts
 from synth.units import format_size, format_time
 
 if TYPE_CHECKING:
@@ -26,19 +25,3 @@ def result_facts(result: Result) -> list[tuple[str, str]]:
         ("program", f"{report.blocks} thread blocks, {report.steps} steps, {draft.nchannels} channels, verified"),
         ("runs when", f"{draft.min_bytes} <= bytes < {draft.max_bytes}, elements a multiple of {needs}"),
     ]
-
-
-def result_summary(result: Result) -> str:
-    """Aligned lines for a person."""
-    rows = result_facts(result)
-    width = max(len(label) for label, _ in rows)
-    return "\n".join(f"{label:<{width}}  {text}" for label, text in rows)
-
-
-def result_html(result: Result) -> str:
-    """The same as an HTML table, for notebooks."""
-    cells = "".join(
-        f"<tr><th style='text-align:left'>{html.escape(label)}</th><td>{html.escape(text)}</td></tr>"
-        for label, text in result_facts(result)
-    )
-    return f"<table>{cells}</table>"

@@ -162,5 +162,5 @@ def _legend(ax: Axes, paint: dict[str, Tone]) -> None:
     if len(groups) > MOST_CLASSES:
         picked = np.unique(np.linspace(0, len(groups) - 1, MOST_CLASSES).round().astype(int))
         groups = [groups[k] for k in picked]
-    handles = [Patch(facecolor=paint[group], label=group) for group in groups]
+    handles = [Patch(facecolor=paint[group], label=label(group, 40)) for group in groups]
     legend_below(ax, handles, 3.0)

@@ -103,14 +103,16 @@ def legible(rows: int, inches: float) -> tuple[range, float]:
 
 
 def legend_below(ax: Axes, handles: Sequence[Any], lines: float) -> None:
-    """Legend under the axes, some text lines down, whatever the height of the axes."""
+    """Legend under the axes, some text lines down, in as many columns as fit: a wider one would squeeze the axes."""
     if handles:
+        widest = 8 * (5 + 0.6 * max(len(handle.get_label()) for handle in handles))
+        fitting = int(72 * axes_inches(ax)[0] / widest)
         ax.legend(
             handles=handles,
             loc="upper center",
             bbox_to_anchor=(0.5, 0.0),
             borderaxespad=lines,
-            ncols=4,
+            ncols=max(1, min(4, fitting)),
             fontsize=8,
             frameon=False,
             labelcolor=INK,

@@ -89,7 +89,7 @@ def plot_topology(topology_or_plan: Topology | Plan, ax: Axes | None = None) -> 
     if plan is None:
         counts = f"{len(topology.gpus)} GPUs, {len(topology.links)} directed links"
         pools = f", {len(topology.resources)} shared pools" if topology.resources else ""
-        title(ax, label(topology.name, 60), counts + pools)
+        title(ax, label(topology.name, 60), f"{counts}{pools}; GB/s per direction")
     else:
         title(ax, headline(plan), "utilisation of each directed link (arcs keep to the right, binding ones are thick)")
     return ax
@@ -262,5 +262,5 @@ def _legend(ax: Axes, topology: Topology, plan: Plan | None) -> None:
         colour, dashes = LINKS[kind]
         rates = sorted({link.capacity / 1e9 for link in topology.links if link.kind == kind})
         rate = f"{rates[0]:.4g}" if len(rates) == 1 else f"{rates[0]:.4g} to {rates[-1]:.4g}"
-        handles.append(Line2D([], [], color=colour, ls=(0, dashes), lw=1.8, label=f"{kind}, {rate} GB/s per direction"))
+        handles.append(Line2D([], [], color=colour, ls=(0, dashes), lw=1.8, label=f"{kind} {rate} GB/s"))
     legend_below(ax, handles, 0.5)

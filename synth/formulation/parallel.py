@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -92,7 +93,7 @@ class Bundles:
             cuts.update(end - start for end in ends[b][:-1] if tolerance < end - start < size - tolerance)
         marks = _apart(sorted(cuts), 1e-9 * size)
         pieces = []
-        for left, right in zip(marks, marks[1:], strict=False):
+        for left, right in itertools.pairwise(marks):
             middle = (left + right) / 2
             chosen = iter([self._strand(b, start + middle, ends[b]) for b, start in visits])
             hops = [Hop(h.src, h.dst, tuple(next(chosen) for _ in h.links)) for h in route.hops]

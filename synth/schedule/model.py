@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-import pandas as pd
-
 from synth.formulation.routes import Route
 from synth.solver.plan import Plan
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from synth.program.program import Program
 
 
@@ -109,6 +109,8 @@ class Schedule:
     @property
     def table(self) -> pd.DataFrame:
         """One row per transfer: shard, first chunk, count, ranks, links, reduce, start_us, arrival_us."""
+        import pandas as pd  # slow to import, and most runs make no table
+
         topology = self.plan.topology
         return pd.DataFrame(
             {

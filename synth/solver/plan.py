@@ -8,7 +8,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-import pandas as pd
 import pulp
 
 from synth.demand.model import Demand
@@ -17,9 +16,12 @@ from synth.formulation.network import Floats, Network
 from synth.formulation.routes import Route, join_halves, link_bytes
 from synth.solver.certificate import certified_bound
 from synth.solver.polish import used
+from synth.solver.summary import aligned, facts, html_table
 from synth.topology.model import Topology
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from synth.schedule.model import Schedule
 
 Status = Literal["optimal", "feasible"]
@@ -158,14 +160,10 @@ class Plan:
 
     def summary(self) -> str:
         """A few lines for a person."""
-        from synth.solver.tables import plan_summary
-
-        return plan_summary(self)
+        return aligned(facts(self))
 
     def _repr_html_(self) -> str:
-        from synth.solver.tables import plan_html
-
-        return plan_html(self)
+        return html_table(facts(self))
 
     def save(self, path: str) -> None:
         """Write the plan as JSON; :meth:`load` gives an equal plan."""

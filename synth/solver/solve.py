@@ -131,9 +131,7 @@ class _Solve:
         bound = certified_bound(self.topology, self.demand, named)
         # Rounding can put the bound of an exact optimum a few ulps over it; a smaller bound is always valid.
         bound = min(bound, span)
-        return Plan(
-            self.topology, self.demand, columns, span, bound, tuple(named.values()), self.gap, method, effort
-        )
+        return Plan(self.topology, self.demand, columns, span, bound, tuple(named.values()), self.gap, method, effort)
 
     def single(self) -> Plan:
         relaxation = self._relax(self.demand)

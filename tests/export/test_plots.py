@@ -15,7 +15,7 @@ from typing import Any
 import matplotlib as mpl
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import Phase, given, settings
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -139,9 +139,9 @@ def test_topology_draws_every_node_and_link(boxes: Schedule) -> None:
         "GPU",
         "switch",
         "NIC",
-        "nvlink, 300 GB/s per direction",
-        "pcie, 31 GB/s per direction",
-        "nic, 25 GB/s per direction",
+        "nvlink 300 GB/s",
+        "pcie 31 GB/s",
+        "nic 25 GB/s",
     ]
 
 
@@ -420,7 +420,6 @@ def test_files_do_not_depend_on_the_users_style(dgx1: Schedule) -> None:
     plain = digests(dgx1)
     with mpl.rc_context({"font.size": 20.0, "axes.grid": True, "axes.facecolor": "black", "savefig.dpi": 30}):
         assert digests(dgx1) == plain
-    assert digests(dgx1) == plain
 
 
 def test_files_are_png_without_metadata(dgx1: Schedule) -> None:
@@ -480,7 +479,8 @@ def test_nothing_to_move_on_idle_links() -> None:
 
 
 @given(topologies(plain_names=False))
-@settings(max_examples=10, deadline=None)
+# No shrinking: a picture takes a tenth of a second, and a thousand of them five minutes.
+@settings(max_examples=6, deadline=None, phases=[Phase.explicit, Phase.generate])
 def test_any_machine_can_be_drawn(topology: Topology) -> None:
     plan = solve(topology, make_demand(topology, "alltoall", 8e6))
     for plot in plan_plots():

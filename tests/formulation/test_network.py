@@ -70,7 +70,8 @@ def test_bundles_keep_pooled_links_apart() -> None:
 @settings(max_examples=100, deadline=None, derandomize=True)
 def test_split_loads_strands_by_capacity(parts: list[int], capacities: list[int]) -> None:
     nodes = (Node("a", "gpu"), Node("b", "gpu"))
-    links = tuple(Link(f"l{k}", "a", "b", float(c)) for k, c in enumerate(capacities)) + (Link("r", "b", "a", 1.0),)
+    strands = [Link(f"l{k}", "a", "b", float(c)) for k, c in enumerate(capacities)]
+    links = (*strands, Link("r", "b", "a", 1.0))
     topology = Topology("p", nodes, links)
     demand = make_demand(topology, "broadcast", 12.0)
     total = sum(parts)
