@@ -20,7 +20,7 @@ app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_
 topology_app = typer.Typer(no_args_is_help=True, help="List, show and check topologies.")
 app.add_typer(topology_app, name="topology")
 
-PLOTS = ("topology", "splits", "utilisation", "timeline")
+PLOTS = ("topology", "splits", "utilisation", "timeline", "overview")
 INTERRUPTED = 130
 
 
@@ -120,7 +120,7 @@ def verify(
 def plot(
     plan: Annotated[Path, typer.Argument(help="A plan.json that synth solve wrote.")],
     out: Annotated[Path, typer.Option(help="Folder for the PNG files.")] = Path(),
-    kind: Annotated[list[str] | None, typer.Option(help="topology, splits, utilisation or timeline.")] = None,
+    kind: Annotated[list[str] | None, typer.Option(help="topology, splits, utilisation, timeline or overview.")] = None,
     chunks: Annotated[int | None, typer.Option(help="Chunks per shard of the timeline.")] = None,
 ) -> None:
     """Draw a saved plan: topology with load, split bars, utilisation heat map, schedule timeline."""

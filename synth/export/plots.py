@@ -63,7 +63,7 @@ def overview(schedule: Schedule) -> Figure:
 
 
 def figure_files(schedule: Schedule) -> dict[str, bytes]:
-    """PNG files of a schedule: ``topology.png``, ``splits.png``, ``utilisation.png``, ``timeline.png``.
+    """PNG files of a schedule: ``topology.png``, ``splits.png``, ``utilisation.png``, ``timeline.png``, ``overview.png``.
 
     The bytes depend on the schedule and on matplotlib's version alone, not on the user's style, locale or hash seed.
 
@@ -85,6 +85,7 @@ def figure_files(schedule: Schedule) -> dict[str, bytes]:
             "splits.png": _file(9, 2.2 + 0.22 * min(max(bars, 4), 64), lambda ax: plot_splits(plan, ax)),
             "utilisation.png": _file(9, 7.5, lambda ax: plot_utilisation(plan, ax)),
             "timeline.png": _file(10, 2.4 + 0.16 * min(max(rows, 6), 64), lambda ax: plot_timeline(schedule, ax)),
+            "overview.png": _png(overview(schedule)),
         }
 
 
