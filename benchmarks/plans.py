@@ -2,15 +2,14 @@
 
     uv run python benchmarks/plans.py [INSTANCE ...] [--collectives allgather,alltoall] [--csv FILE]
 
-Prints one line per instance and collective: GPUs, links, plan time and certified gap, seconds per stage, routes, chunks,
-loss of whole chunks, simulated over plan time. Nothing here is asserted by a test.
+Prints one line per instance and collective: GPUs, links, plan time and certified gap, seconds per stage, routes,
+chunks, loss of whole chunks, simulated over plan time. Nothing here is asserted by a test.
 """
 
 from __future__ import annotations
 
 import argparse
 import csv
-import sys
 from pathlib import Path
 
 import synth
@@ -25,8 +24,10 @@ INSTANCES = (
     "cluster:box=dgx-a100,hosts=2",
     "cluster:box=dgx-a100,hosts=4",
 )
-FIELDS = ("instance", "collective", "gpus", "links", "plan_us", "gap", "solve_s", "schedule_s", "verify_s", "total_s")
-FIELDS += ("columns", "routes", "chunks", "loss_%", "simulated/plan")
+FIELDS = (
+    *("instance", "collective", "gpus", "links", "plan_us", "gap", "solve_s", "schedule_s", "verify_s", "total_s"),
+    *("columns", "routes", "chunks", "loss_%", "simulated/plan"),
+)
 
 
 def measure(name: str, collective: str) -> dict[str, object]:
@@ -70,4 +71,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

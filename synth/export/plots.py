@@ -63,7 +63,7 @@ def overview(schedule: Schedule) -> Figure:
 
 
 def figure_files(schedule: Schedule) -> dict[str, bytes]:
-    """PNG files of a schedule: ``topology.png``, ``splits.png``, ``utilisation.png``, ``timeline.png``, ``overview.png``.
+    """PNG files of a schedule: ``topology``, ``splits``, ``utilisation``, ``timeline`` and ``overview``, each ``.png``.
 
     The bytes depend on the schedule and on matplotlib's version alone, not on the user's style, locale or hash seed.
 

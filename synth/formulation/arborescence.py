@@ -36,70 +36,64 @@ def min_arborescence(cost: npt.NDArray[np.float64], root: int) -> npt.NDArray[np
 
 
 def _solve(weights: npt.NDArray[np.float64], root: int) -> npt.NDArray[np.int64]:
-    n = len(weights)
     parent = np.argmin(weights, axis=0).astype(np.int64)
-    least = weights[parent, np.arange(n)]
+    least = weights[parent, np.arange(len(weights))]
     parent[root], least[root] = -1, 0.0
-    if not np.all(np.isfinite(least)):
+    if not np.isfinite(least).all():
         raise ValueError("not every vertex can be reached from the root")
-    label = _cycle_labels(parent)
-    if label is None:
+    cycles = _cycles(parent.tolist())
+    if not cycles:
         return parent
-    reduced = weights - least[None, :]
-    merged, tails, heads = _contract(reduced, label)
-    chosen = _solve(merged, int(label[root]))
-    out = parent.copy()
-    for group in range(len(merged)):
-        origin = int(chosen[group])
-        if origin >= 0:
-            out[heads[origin, group]] = tails[origin, group]
+    merged, tails, heads, group_of_root = _contract(weights - least, cycles, root)
+    chosen = _solve(merged, group_of_root)
+    groups = np.flatnonzero(chosen >= 0)
+    origins = chosen[groups]
+    parent[heads[origins, groups]] = tails[origins, groups]
+    return parent
+
+
+def _cycles(parent: list[int]) -> list[list[int]]:
+    """Vertices of every cycle of the graph in which each vertex has one incoming edge."""
+    seen = [0] * len(parent)
+    out = []
+    for start in range(len(parent)):
+        node, mark = start, start + 1
+        while node >= 0 and not seen[node]:
+            seen[node] = mark
+            node = parent[node]
+        if node >= 0 and seen[node] == mark:
+            cycle = [node]
+            while (node := parent[node]) != cycle[0]:
+                cycle.append(node)
+            out.append(cycle)
     return out
 
 
-def _cycle_labels(parent: npt.NDArray[np.int64]) -> npt.NDArray[np.int64] | None:
-    """Group number of each vertex with every cycle one group, or None when there is no cycle."""
-    n = len(parent)
-    seen = np.zeros(n, dtype=np.int64)
-    label = np.full(n, -1, dtype=np.int64)
-    found = 0
-    for start in range(n):
-        node, mark = start, start + 1
-        while node >= 0 and seen[node] == 0:
-            seen[node] = mark
-            node = int(parent[node])
-        if node >= 0 and seen[node] == mark and label[node] < 0:
-            while label[node] < 0:
-                label[node] = found
-                node = int(parent[node])
-            found += 1
-    if not found:
-        return None
-    rest = label < 0
-    label[rest] = found + np.arange(int(rest.sum()))
-    return label
-
-
 def _contract(
-    reduced: npt.NDArray[np.float64], label: npt.NDArray[np.int64]
-) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Merge each group into one vertex: least cost between groups, and the original edge (tail, head) behind it."""
-    n, groups = len(reduced), int(label.max()) + 1
-    order = np.argsort(label, kind="stable")
-    first = np.searchsorted(label[order], np.arange(groups))
-    sizes = np.diff(np.append(first, n))
-    tail_of = np.empty((groups, n), dtype=np.int64)
-    rows = np.empty((groups, n))
-    for g in range(groups):
-        part = order[first[g] : first[g] + sizes[g]]
-        pick = np.argmin(reduced[part], axis=0)
-        tail_of[g], rows[g] = part[pick], reduced[part[pick], np.arange(n)]
-    merged = np.empty((groups, groups))
-    heads = np.empty((groups, groups), dtype=np.int64)
-    for g in range(groups):
-        part = order[first[g] : first[g] + sizes[g]]
-        pick = np.argmin(rows[:, part], axis=1)
-        heads[:, g] = part[pick]
-        merged[:, g] = rows[np.arange(groups), heads[:, g]]
-    tails = np.take_along_axis(tail_of, heads, axis=1)
+    reduced: npt.NDArray[np.float64], cycles: list[list[int]], root: int
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int64], npt.NDArray[np.int64], int]:
+    """Merge each cycle into one vertex, numbered before the rest.
+
+    Returns the least cost between groups, the tail and head of the original edge behind it, and the root's group.
+    """
+    n, count = len(reduced), len(cycles)
+    single = np.ones(n, dtype=bool)
+    single[[v for cycle in cycles for v in cycle]] = False
+    rest = np.flatnonzero(single)
+    rows = np.empty((count + len(rest), n))
+    tail_of = np.empty(rows.shape, dtype=np.int64)
+    rows[count:], tail_of[count:] = reduced[rest], rest[:, None]
+    every = np.arange(n)
+    for g, cycle in enumerate(cycles):
+        part = np.array(cycle)
+        pick = part[np.argmin(reduced[part], axis=0)]
+        rows[g], tail_of[g] = reduced[pick, every], pick
+    heads = np.empty((len(rows), len(rows)), dtype=np.int64)
+    heads[:, count:] = rest
+    for g, cycle in enumerate(cycles):
+        part = np.array(cycle)
+        heads[:, g] = part[np.argmin(rows[:, part], axis=1)]
+    merged = np.take_along_axis(rows, heads, axis=1)
     np.fill_diagonal(merged, np.inf)
-    return merged, tails, heads
+    tails = np.take_along_axis(tail_of, heads, axis=1)
+    return merged, tails, heads, count + int(np.searchsorted(rest, root))

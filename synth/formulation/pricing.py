@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -54,11 +55,13 @@ class Pricer:
             columns, costs = self._trees(link_prices)
         return Priced(tuple(columns), costs, self._bound(costs))
 
-    def cheapest(self, k: int, link_prices: Floats) -> Column:
-        """Cheapest column of family number ``k``."""
+    def some(self, numbers: Sequence[int], link_prices: Floats) -> list[Column]:
+        """Cheapest column of each of the families with these numbers."""
         if self.demand.pattern == "unicast":
-            return self._path_column(k, self._graph.search(link_prices, [self._source(k)]), 0)[0]
-        return self._tree_column(k, self._graph.search(link_prices, self._members))[0]
+            found = self._graph.search(link_prices, [self._source(k) for k in numbers])
+            return [self._path_column(k, found, row)[0] for row, k in enumerate(numbers)]
+        found = self._graph.search(link_prices, self._members)
+        return [self._tree_column(k, found)[0] for k in numbers]
 
     def _bound(self, costs: Floats) -> float:
         """Every family must be paid for once; all-reduce may choose the cheapest meeting point."""

@@ -4,11 +4,14 @@ from synth.program.lowering import lower, make_draft
 from synth.program.model import Draft, GpuProgram, Semantics, Step, ThreadBlock
 from synth.program.program import Program
 from synth.program.report import Report
-from synth.program.targets import MSCCL, Target
+from synth.program.targets import MSCCL, MSCCL_EXECUTOR, RCCL, TARGETS, Target, describe_targets, target_named
 from synth.program.verify import verify
 
 __all__ = [
     "MSCCL",
+    "MSCCL_EXECUTOR",
+    "RCCL",
+    "TARGETS",
     "Draft",
     "GpuProgram",
     "Program",
@@ -17,7 +20,9 @@ __all__ = [
     "Step",
     "Target",
     "ThreadBlock",
+    "describe_targets",
     "lower",
     "make_draft",
+    "target_named",
     "verify",
 ]

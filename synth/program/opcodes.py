@@ -15,6 +15,8 @@ READS_DST: Final = frozenset({"re"})
 WRITES_DST: Final = frozenset({"r", "rcs", "rrc", "rrcs", "cpy", "re"})
 USES_DST: Final = READS_DST | WRITES_DST
 STEP_TYPES: Final = SENDS | RECEIVES | {"cpy", "re", "nop"}
+# Without the steps that receive and do something else as well; RCCL refuses those at launch.
+UNFUSED_TYPES: Final = frozenset({"s", "r", "cpy", "re", "nop"})
 BUFFERS: Final = frozenset({"i", "o", "s"})
 # The offsets that the runtimes' parsers compare with the buffer's size (start only; they never look at the count).
 PARSER_CHECKS_SRC: Final = frozenset({"s", "rrs", "rrcs", "cpy", "re"})

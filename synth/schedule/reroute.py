@@ -119,6 +119,6 @@ class Rerouter:
         step = self.chunk_bytes / self._full  # what one more chunk adds to each resource
         prices = step * np.exp(SHARPNESS * (load + step - (load + step).max())) + 1e-12 * step
         k, family = self._family_of[route.commodity, route.root, bool(route.reduce_hops)]
-        column = self._pricer.cheapest(k, self.plan.network.link_prices(prices))
+        column = self._pricer.some([k], self.plan.network.link_prices(prices))[0]
         found = routes_of_column(self.plan.network, family, column)
         return found[family.commodities.index(route.commodity)]

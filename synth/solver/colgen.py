@@ -14,6 +14,7 @@ from synth.formulation.columns import Column, column_bytes
 from synth.formulation.network import Floats, Hop, Network
 from synth.formulation.pricing import Priced, Pricer
 from synth.solver.highs import INFINITE, GrowingLp, LpSolution
+from synth.solver.seeds import packing_seeds
 
 # Share of the best prices so far in the prices that are tried (Wentges 1997): damps the swings of degenerate duals.
 SMOOTHING = 0.5
@@ -95,7 +96,8 @@ class ColumnGeneration:
         best = priced.bound
         self._scale = self._seed_time(priced)
         self._start_master()
-        self._add((*seeds, *priced.columns))
+        packed = packing_seeds(self.network, self.demand, self._pricer, best, self.deadline)
+        self._add((*priced.columns, *seeds, *packed))
         for prices in hints:
             priced = self._price(prices)
             self._add(priced.columns)
