@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from synth.demand import Demand, make_demand
-from synth.program import MSCCL, Program, Target, make_draft
+from synth.program import MSCCL, Program, Target, fit, target_named
 from synth.report import result_facts
-from synth.schedule import Schedule, make_schedule
+from synth.schedule import Schedule
 from synth.solver import Plan, Progress
 from synth.solver import solve as solve_plan
 from synth.solver.summary import aligned, html_table
@@ -156,9 +156,8 @@ def synthesize(
     chunks: int | None = None,
     max_loss: float = 0.02,
     max_steps: int | None = None,
-    target: Target = MSCCL,
-    inplace: bool = False,
-    max_bytes: int | None = None,
+    target: Target | str = MSCCL,
+    lowering: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> Result:
     """Run the whole line: plan, schedule, verified program.
@@ -169,8 +168,11 @@ def synthesize(
         As for :func:`solve`, which also takes ``options``.
     chunks, max_loss, max_steps
         See :func:`synth.schedule.make_schedule`. With ``max_steps`` the hop distance is checked before any solver.
-    target, inplace, max_bytes
-        See :func:`synth.program.make_draft`.
+    target
+        Runtime, or its name.
+    lowering
+        Options of :func:`synth.program.make_draft`: inplace, name, min_bytes, max_bytes, protocol, instances,
+        max_channels.
 
     Returns
     -------
@@ -178,6 +180,7 @@ def synthesize(
     """
     began = time.monotonic()
     machine = as_topology(topology)
+    runtime = target_named(target) if isinstance(target, str) else target
     if not isinstance(collective, Demand):
         names = ("ranks", "root", "matrix", "shards")
         given = {name: options.pop(name) for name in names if name in options}
@@ -185,16 +188,16 @@ def synthesize(
     if max_steps is not None:
         check_steps(machine, collective.pairs, max_steps)
     plan = solve(machine, collective, **options)
-    schedule = make_schedule(plan, chunks=chunks, max_loss=max_loss, max_steps=max_steps)
-    lowering = time.monotonic()
-    draft = make_draft(schedule, target=target, inplace=inplace, max_bytes=max_bytes)
+    fitting = time.monotonic()
+    schedule, draft = fit(plan, runtime, chunks=chunks, max_loss=max_loss, max_steps=max_steps, **dict(lowering or {}))
     checking = time.monotonic()
-    program = Program(draft, target)
+    program = Program(draft, runtime)
     ended = time.monotonic()
+    scheduled = schedule.timings.get("schedule", 0.0)
     timings = {
         **plan.timings,
-        **schedule.timings,
-        "lower": checking - lowering,
+        "schedule": scheduled,
+        "lower": checking - fitting - scheduled,
         "verify": ended - checking,
         "total": ended - began,
     }

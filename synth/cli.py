@@ -54,9 +54,13 @@ def solve(
     chunks: Annotated[int | None, typer.Option(help="Chunks per shard; default: as few as --max-loss allows.")] = None,
     max_loss: Annotated[float, typer.Option(help="Loss that whole chunks may cost, 0.02 = 2 %.")] = 0.02,
     max_steps: Annotated[int | None, typer.Option(help="Most synchronous rounds.")] = None,
-    target: Annotated[str, typer.Option(help="Runtime whose limits apply.")] = "msccl",
+    target: Annotated[str, typer.Option(help="Runtime: msccl, msccl-executor or rccl.")] = "msccl",
     inplace: Annotated[bool, typer.Option("--inplace/--out-of-place", help="One buffer for both sides?")] = False,
+    min_bytes: Annotated[str, typer.Option(help="Size from which on the file is active.")] = "0",
     max_bytes: Annotated[str | None, typer.Option(help="Size up to which the file is active.")] = None,
+    protocol: Annotated[str, typer.Option(help="Simple, LL or LL128.")] = "Simple",
+    instances: Annotated[int, typer.Option(help="Least number of channels per path.")] = 1,
+    max_channels: Annotated[int | None, typer.Option(help="Most channels that the program may use.")] = None,
     symmetry: Annotated[str, typer.Option(help="auto or off (no symmetry is used yet).")] = "auto",
     gap: Annotated[float, typer.Option(help="Relative gap at which a plan counts as optimal.")] = 1e-6,
     time_limit: Annotated[str, typer.Option(help="Wall-clock limit of the solve, such as 60s.")] = "60s",
@@ -82,9 +86,15 @@ def solve(
             chunks=chunks,
             max_loss=max_loss,
             max_steps=max_steps,
-            target=_target(target),
-            inplace=inplace,
-            max_bytes=None if max_bytes is None else int(parse_size(max_bytes)),
+            target=target,
+            lowering={
+                "inplace": inplace,
+                "min_bytes": int(parse_size(min_bytes)),
+                "max_bytes": None if max_bytes is None else int(parse_size(max_bytes)),
+                "protocol": protocol,
+                "instances": instances,
+                "max_channels": max_channels,
+            },
             gap=gap,
             time_limit=parse_time(time_limit),
             progress=report,
@@ -237,3 +247,41 @@ def _progress() -> Iterator[Callable[[Any], None] | None]:
             )
 
         yield report
+
+
+@app.command()
+def run(
+    file: Annotated[Path, typer.Argument(help="Any MSCCL XML file.")],
+    size: Annotated[str, typer.Option(help="nccl-tests size, such as 64MiB; must divide into the file's chunks.")],
+    ranks: Annotated[int | None, typer.Option(help="Ranks of the job; a file for another number is refused.")] = None,
+    inplace: Annotated[
+        bool | None, typer.Option("--inplace/--out-of-place", help="One buffer for both sides? Default: as the file.")
+    ] = None,
+    dtype: Annotated[str, typer.Option(help="float16, float32, float64, int8, ..., uint64.")] = "float32",
+    op: Annotated[str, typer.Option(help="sum, prod, min or max.")] = "sum",
+    timeout: Annotated[str, typer.Option(help="Wall-clock limit, such as 60s; a hang is found at once.")] = "60s",
+    target: Annotated[str, typer.Option(help="Runtime whose names and protocol table apply.")] = "msccl",
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
+) -> None:
+    """Execute an MSCCL XML on this machine, one process per rank, and compare the numbers with numpy's result."""
+    from synth.emulate import run_program
+    from synth.export import read_xml
+    from synth.units import parse_size, parse_time
+
+    runtime = _target(target)
+    draft = read_xml(file, runtime)
+    if ranks not in (None, draft.semantics.ngpus):
+        raise InvalidInputError(f"{file.name} is for {draft.semantics.ngpus} ranks, not for {ranks}")
+    report = run_program(
+        draft,
+        parse_size(size),
+        inplace=inplace,
+        dtype=dtype,
+        op=op,
+        timeout=parse_time(timeout),
+        target=runtime,
+        check=False,
+    )
+    _say(report.to_dict() if as_json else report.summary())
+    if not report.ok:
+        raise typer.Exit(VerificationError.exit_code)

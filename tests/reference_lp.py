@@ -127,7 +127,7 @@ class _Fluid:
         upper = [({0: -1.0, **{k: v / (rate * unit) for k, v in load.items()}}, 0.0) for rate, load in rows]
         cost = np.zeros(self.width)
         cost[0] = 1.0
-        answer = linprog(
+        answer = linprog(  # type: ignore[call-overload]  # sparse matrices are allowed, the stubs do not know it
             cost,
             A_ub=_matrix([terms for terms, _ in upper], self.width),
             b_ub=np.zeros(len(upper)),

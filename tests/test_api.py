@@ -134,7 +134,8 @@ def test_progress_is_reported_and_the_limit_kept() -> None:
 
 
 def test_feasible_plan_when_time_runs_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The clock jumps past the limit after the third master: a plan with an honest gap comes back."""
+    """The clock jumps past the limit after the first masters: a plan with an honest gap comes back."""
+    monkeypatch.setattr("synth.solver.colgen.packing_seeds", lambda *_: [])  # else the first master is optimal
     calls = 0
 
     def clock() -> float:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from scipy import sparse
+from scipy.sparse import csgraph
 
 from synth.demand.model import Demand
 from synth.formulation.arborescence import min_arborescence
@@ -63,6 +66,26 @@ class Pricer:
         found = self._graph.search(link_prices, self._members)
         return [self._tree_column(k, found)[0] for k in numbers]
 
+    def shallow(self, link_prices: Floats, tilt: float, random: np.random.Generator) -> list[Column]:
+        """Trees that are cheapest, or as good as, at the prices and as shallow as that allows.
+
+        Every hop costs ``tilt`` times the mean hop more per hop between the root and the vertex that it leaves, and a
+        random part of that, which tells apart trees of one depth.
+        """
+        found = self._graph.search(link_prices, self._members)
+        hop_cost = found.cost[:, self._members]
+        usable = np.isfinite(hop_cost)
+        level = csgraph.shortest_path(sparse.csr_matrix(usable), method="D", unweighted=True)
+        step = tilt * float(hop_cost[usable].mean())
+        out = []
+        for k, family in enumerate(self.families):
+            root = self._place[family.rank]
+            depth = level[root] if family.kind == "out" else level[:, root]
+            extra = step * (depth[:, None] + 0.5 * random.random(hop_cost.shape))
+            with contextlib.suppress(ValueError):  # all-reduce: this meeting point does not reach everybody
+                out.append(self._tree_column(k, found, extra)[0])
+        return out
+
     def _bound(self, costs: Floats) -> float:
         """Every family must be paid for once; all-reduce may choose the cheapest meeting point."""
         if self.demand.pattern == "allreduce":
@@ -95,12 +118,12 @@ class Pricer:
             columns.append(column)
         return columns, costs
 
-    def _tree_column(self, k: int, found: ShortestHops) -> tuple[Column, float]:
-        """Cheapest tree of a family and its cost; ValueError when there is none."""
+    def _tree_column(self, k: int, found: ShortestHops, extra: Floats | float = 0.0) -> tuple[Column, float]:
+        """Cheapest tree of a family, and its cost with the ``extra`` cost per hop; ValueError when there is none."""
         family = self.families[k]
         root = self._place[family.rank]
         hop_cost = found.cost[:, self._members]
-        weights = (hop_cost if family.kind == "out" else hop_cost.T).copy()
+        weights = (hop_cost if family.kind == "out" else hop_cost.T) + extra
         leaves = self._rigid.copy()
         leaves[root] = False
         weights[leaves] = np.inf  # a GPU that may not relay has no children in a tree that is not its own

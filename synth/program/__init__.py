@@ -1,5 +1,6 @@
 """Programs: thread blocks for a runtime, and the verifier without which none exists."""
 
+from synth.program.fit import fit
 from synth.program.lowering import lower, make_draft
 from synth.program.model import Draft, GpuProgram, Semantics, Step, ThreadBlock
 from synth.program.program import Program
@@ -21,6 +22,7 @@ __all__ = [
     "Target",
     "ThreadBlock",
     "describe_targets",
+    "fit",
     "lower",
     "make_draft",
     "target_named",

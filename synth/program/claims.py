@@ -15,6 +15,8 @@ def claim_of(schedule: Schedule) -> Semantics:
     demand = schedule.plan.demand
     n = len(schedule.plan.topology.gpus)
     members = () if len(demand.ranks) == n else tuple(sorted(demand.ranks))
+    if demand.size_bytes == 0:  # nothing is claimed of no bytes: an exchange without a chunk
+        return Semantics("alltoallv", n, 1, None, members, (0,) * (n * n))
     if demand.pattern == "unicast":
         return _unicast(schedule, demand, n, members)
     if demand.collective in ("allgather", "reducescatter"):

@@ -1,30 +1,30 @@
 """Races: accesses of different thread blocks of one rank that nothing orders, found by happens-before.
 
 Order comes from program order, waits, and messages from send to receive; not from back-pressure, which depends on the
-FIFO's size. Messages are taken one chunk at a time, the weakest order that any message size gives. The method is
-FastTrack's (Flanagan, Freund, PLDI 2009): epochs of the last accesses per chunk against vector clocks.
+FIFO's size. Messages are taken one chunk at a time, the weakest order that any message size gives. As in FastTrack
+(Flanagan, Freund, PLDI 2009), it is enough to compare each access with the last write, and each write with the reads
+since the write before it, in any one order that the program allows; those comparisons are the *questions*. Most are
+settled by the waits within the rank, and the rest by ``ordering``.
 
-Vector clocks only need components of blocks that share a written chunk with another block, which are few in most
-programs; when they are many, ranks are taken in several passes to bound memory.
+Within a loop iteration every iteration has the same order, and different iterations work on different slices, so the
+first iteration is enough.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections import defaultdict, deque
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from synth.program.image import Image, Op
+from synth.program.columns import Flags, Ints
+from synth.program.image import Image
+from synth.program.ordering import Order, Questions
 
-_Ints = NDArray[np.int32]
-_Flags = NDArray[np.bool_]
-_MAX_CELLS = 1 << 25
 _MAX_REPORTS = 20
+# Questions that turn out to be races are worded one by one; beyond this many, one more says nothing new.
+_MAX_WORDED = 2000
 
 
 class _Key(NamedTuple):
@@ -35,23 +35,22 @@ class _Key(NamedTuple):
     second: str
 
 
-@dataclass
-class _Shadow:
-    """Last accesses of the chunks of one rank in one iteration; blocks are unit indices, times are epochs."""
+@dataclass(frozen=True, slots=True, eq=False)
+class _Accesses:
+    """Accesses of one rank to its cells, sorted by cell and then by time; only cells that can have races.
 
-    write_unit: _Ints
-    write_time: _Ints
-    read_unit: _Ints
-    read_time: _Ints
-    more_reads: dict[int, dict[int, int]] = field(default_factory=dict)
+    A cell is a run of chunks that every access covers whole or not at all.
+    """
 
-    @classmethod
-    def empty(cls, size: int) -> _Shadow:
-        none, start = np.full(size, -1, dtype=np.int32), np.zeros(size, dtype=np.int32)
-        return cls(none, start, none.copy(), start.copy())
+    cell: Ints
+    op: Ints
+    writes: Flags
+    chunk: Ints
+    address: Ints
+    length: Ints
 
 
-def races(image: Image, order: Sequence[tuple[int, int, int]], defined: Sequence[_Flags]) -> list[str]:
+def races(image: Image, order: Ints, defined: Sequence[Flags]) -> list[str]:
     """Every race, one message per pair of steps.
 
     Parameters
@@ -59,191 +58,111 @@ def races(image: Image, order: Sequence[tuple[int, int, int]], defined: Sequence
     image
         The program in one mode.
     order
-        Completed steps of a replay that did not hang, with all its iterations.
+        Ops of a replay that did not hang, in the order of their completion.
     defined
         Per rank, which addresses hold data before the program starts.
     """
-    conflicts = _conflicts(image)
+    position = np.empty(image.ops, dtype=np.int64)
+    position[order] = np.arange(image.ops)
+    happens = Order(image, order)
+    questions = [
+        happens.open_questions(rank, _questions(accesses, defined[rank]))
+        for rank, accesses in _by_rank(image, position)
+    ]
+    late = happens.unordered(Questions.join(questions))
     found: dict[_Key, str] = {}
-    for ranks in _passes(image, conflicts):
-        _Pass(image, {rank: conflicts[rank] for rank in ranks}, defined, found).run(order)
+    for k in np.argsort(position[late.second], kind="stable").tolist()[:_MAX_WORDED]:
+        _report(image, late, k, found)
     messages = list(found.values())
     hidden = len(messages) - _MAX_REPORTS
-    return messages[:_MAX_REPORTS] + ([f"and {hidden} more races"] if hidden > 0 else [])
+    more = "at least " if len(late) > _MAX_WORDED else ""
+    return messages[:_MAX_REPORTS] + ([f"and {more}{hidden} more races"] if hidden > 0 else [])
 
 
-def _conflicts(image: Image) -> dict[int, _Flags]:
-    """Per rank that has any, the addresses that several blocks access and at least one of them writes."""
-    first = [np.full(at.total, -1, dtype=np.int32) for at in image.layouts]
-    shared = [np.zeros(at.total, dtype=np.bool_) for at in image.layouts]
-    written = [np.zeros(at.total, dtype=np.bool_) for at in image.layouts]
-    for u, unit in enumerate(image.units):
-        for op in unit.ops:
-            for address, writes in op.accesses:
-                span = slice(address, address + op.cnt)
-                owner = first[unit.rank][span]
-                shared[unit.rank][span] |= (owner != -1) & (owner != u)
-                owner[owner == -1] = u
-                if writes:
-                    written[unit.rank][span] = True
-    both = {rank: shared[rank] & written[rank] for rank in range(len(first))}
-    return {rank: flags for rank, flags in both.items() if flags.any()}
+def _by_rank(image: Image, position: Ints) -> Iterator[tuple[int, _Accesses]]:
+    """Accesses of each rank that has cells which several blocks access and at least one of them writes."""
+    ops, addresses, writes = image.accesses()
+    rank = image.rank[image.unit[ops]]
+    by_rank = np.argsort(rank, kind="stable")
+    bounds = np.searchsorted(rank[by_rank], np.arange(len(image.layouts) + 1))
+    for r in range(len(image.layouts)):
+        mine = by_rank[bounds[r] : bounds[r + 1]]
+        accesses = _cells(image, position, ops[mine], addresses[mine], writes[mine])
+        if len(accesses.cell):
+            yield r, accesses
 
 
-def _passes(image: Image, conflicts: dict[int, _Flags]) -> list[list[int]]:
-    """Group ranks so that one pass's vector clocks stay within the memory bound."""
-    width = max(1, _MAX_CELLS // max(1, len(image.units)))
-    groups: list[list[int]] = []
-    used = width
-    for rank in conflicts:
-        size = sum(unit.rank == rank for unit in image.units)
-        if used + size > width:
-            groups.append([])
-            used = 0
-        groups[-1].append(rank)
-        used += size
-    return groups
+def _cells(image: Image, position: Ints, ops: Ints, addresses: Ints, writes: Flags) -> _Accesses:
+    ends = addresses + image.cnt[ops]
+    bounds = np.unique(np.concatenate([addresses, ends]))
+    low, high = np.searchsorted(bounds, addresses), np.searchsorted(bounds, ends)
+    source = np.repeat(np.arange(len(ops)), high - low)
+    cell = np.arange(len(source)) - np.repeat(np.cumsum(high - low) - (high - low), high - low) + low[source]
+    unit = image.unit[ops][source]
+    least, most = np.full(len(bounds), np.iinfo(np.int64).max), np.full(len(bounds), -1)
+    np.minimum.at(least, cell, unit)
+    np.maximum.at(most, cell, unit)
+    risky = least < most
+    risky &= np.bincount(cell, weights=writes[source], minlength=len(bounds)) > 0
+    keep = np.flatnonzero(risky[cell])
+    source, cell = source[keep], cell[keep]
+    # In one op the reads come before the write, as in ``accesses``, which the sort keeps.
+    at = np.lexsort((writes[source], position[ops[source]], cell))
+    source, cell = source[at], cell[at]
+    length = np.append(bounds[1:], bounds[-1:]) - bounds
+    return _Accesses(
+        cell=cell,
+        op=ops[source],
+        writes=writes[source],
+        chunk=bounds[cell] - addresses[source],
+        address=bounds[cell],
+        length=length[cell],
+    )
 
 
-class _Pass:
-    """One sweep over the order with the clocks of some ranks' blocks."""
+def _questions(a: _Accesses, defined: Flags) -> Questions:
+    """Pairs that must be ordered: (last write, access) and (read, next write)."""
+    n = len(a.cell)
+    index = np.arange(n)
+    before = np.maximum.accumulate(np.where(a.writes, index, -1))
+    before = np.append(-1, before[:-1])
+    after = np.minimum.accumulate(np.where(a.writes, index, n)[::-1])[::-1]
+    after = np.append(after[1:], n)
+    written = before >= 0
+    written[written] = a.cell[before[written]] == a.cell[written]
+    read = ~a.writes & (after < n)
+    read[read] = a.cell[after[read]] == a.cell[read]
+    first = np.concatenate([before[written], index[read]])
+    second = np.concatenate([index[written], after[read]])
+    # A write that follows a read of a chunk nobody has written should come first.
+    has_data = defined[a.address] | written
+    return Questions(
+        first=a.op[first],
+        second=a.op[second],
+        first_chunk=a.chunk[first],
+        second_chunk=a.chunk[second],
+        length=a.length[first],
+        address=a.address[first],
+        first_writes=a.writes[first],
+        second_writes=a.writes[second],
+        defined=has_data[first],
+    )
 
-    def __init__(
-        self, image: Image, conflicts: dict[int, _Flags], defined: Sequence[_Flags], found: dict[_Key, str]
-    ) -> None:
-        self.image, self.conflicts, self.found = image, conflicts, found
-        watched = [u for u, unit in enumerate(image.units) if unit.rank in conflicts and self.touches(u)]
-        self.column = np.full(len(image.units), -1, dtype=np.int32)
-        self.column[watched] = np.arange(len(watched))
-        self.clocks = np.zeros((len(image.units), len(watched)), dtype=np.int32)
-        self.time = [0] * len(image.units)
-        self.starts: list[list[int]] = [[] for _ in image.units]
-        self.queues: list[deque[_Ints]] = [deque() for _ in image.sender]
-        self.users: dict[tuple[int, int], int] = defaultdict(int)
-        for unit in image.units:
-            for op in unit.ops:
-                for wait in op.waits:
-                    self.users[wait] += 1
-        self.posted: dict[tuple[int, int, int], tuple[_Ints, int]] = {}
-        self.shadows: dict[tuple[int, int], _Shadow] = {}
-        self.defined: dict[tuple[int, int], _Flags] = {}
-        self.initially = defined
 
-    def touches(self, u: int) -> bool:
-        unit = self.image.units[u]
-        flags = self.conflicts[unit.rank]
-        return any(flags[a : a + op.cnt].any() for op in unit.ops for a, _ in op.accesses)
-
-    def run(self, order: Sequence[tuple[int, int, int]]) -> None:
-        for u, index, iteration in order:
-            self.step(u, index, iteration)
-
-    def step(self, u: int, index: int, iteration: int) -> None:
-        unit = self.image.units[u]
-        op, clock, column = unit.ops[index], self.clocks[u], int(self.column[u])
-        for wait in op.waits:
-            np.maximum(clock, self.claim(wait, iteration), out=clock)
-        start = self.time[u]
-        self.starts[u].append(start)
-        self.time[u] = start + op.cnt
-        message = self.queues[unit.inbound].popleft() if op.receives else None
-        if message is None and not op.sends and column < 0:
-            rows = clock[None, :]
-        else:
-            rows = np.repeat(clock[None, :], op.cnt, axis=0) if message is None else np.maximum(message, clock)
-            if column >= 0:
-                rows[:, column] = np.arange(start + 1, start + op.cnt + 1)
-            clock[:] = rows[-1]
-        if op.sends:
-            self.queues[unit.outbound].append(rows)
-        if column >= 0:
-            self.check(u, op, iteration, rows, start)
-        if (u, index) in self.users:
-            self.posted[u, index, iteration] = (clock.copy(), self.users[u, index])
-
-    def claim(self, wait: tuple[int, int], iteration: int) -> _Ints:
-        """Clock that a wait receives; dropped after its last use."""
-        key = (*wait, iteration)
-        clock, left = self.posted[key]
-        if left == 1:
-            del self.posted[key]
-        else:
-            self.posted[key] = (clock, left - 1)
-        return clock
-
-    def check(self, u: int, op: Op, iteration: int, rows: _Ints, start: int) -> None:
-        rank = self.image.units[u].rank
-        key = (rank, iteration)
-        if key not in self.shadows:
-            self.shadows[key] = _Shadow.empty(self.image.layouts[rank].total)
-            self.defined[key] = self.initially[rank].copy()
-        shadow = self.shadows[key]
-        for address, writes in op.accesses:
-            index = np.flatnonzero(self.conflicts[rank][address : address + op.cnt])
-            if not index.size:
-                continue
-            at, row, times = index + address, rows[index], (start + 1 + index).astype(np.int32)
-            self.against_writes(u, start, at, row, shadow, writes)
-            if writes:
-                self.against_reads(u, start, at, row, shadow, self.defined[key])
-                self.defined[key][at] = True
-                shadow.write_unit[at], shadow.write_time[at] = u, times
-                shadow.read_unit[at] = -1
-            else:
-                self.record_read(u, at, row, times, shadow)
-
-    def against_writes(
-        self, u: int, start: int, at: NDArray[np.int64], row: _Ints, shadow: _Shadow, writes: bool
-    ) -> None:
-        writer, time = shadow.write_unit[at], shadow.write_time[at]
-        late = self.unordered(u, writer, time, row)
-        kind = "write-after-write" if writes else "read-before-write"
-        for k in late:
-            self.report(kind, (int(writer[k]), int(time[k])), (u, start), int(at[k]), swap=False)
-
-    def against_reads(
-        self, u: int, start: int, at: NDArray[np.int64], row: _Ints, shadow: _Shadow, defined: _Flags
-    ) -> None:
-        reader, time = shadow.read_unit[at], shadow.read_time[at]
-        pairs = [(int(k), int(reader[k]), int(time[k])) for k in self.unordered(u, reader, time, row)]
-        if shadow.more_reads:
-            for k, address in enumerate(at.tolist()):
-                for other, when in shadow.more_reads.pop(address, {}).items():
-                    if other != u and row[k, self.column[other]] < when:
-                        pairs.append((k, other, when))
-        for k, other, when in pairs:
-            kind = "write-after-read" if defined[at[k]] else "read-before-write"
-            self.report(kind, (other, when), (u, start), int(at[k]), swap=not defined[at[k]])
-
-    def unordered(self, u: int, other: _Ints, time: _Ints, row: _Ints) -> list[int]:
-        """Positions whose last access by another block is not known to this block's clock."""
-        index = np.flatnonzero((other >= 0) & (other != u))
-        if not index.size:
-            return []
-        seen = row[index, self.column[other[index]]]
-        return [int(k) for k in index[seen < time[index]]]
-
-    def record_read(self, u: int, at: NDArray[np.int64], row: _Ints, times: _Ints, shadow: _Shadow) -> None:
-        reader, time = shadow.read_unit[at], shadow.read_time[at]
-        for k in self.unordered(u, reader, time, row):
-            # Readers that nothing orders are all kept: a later write must come after every one of them.
-            others = shadow.more_reads.setdefault(int(at[k]), {})
-            others[int(reader[k])] = int(time[k])
-        shadow.read_unit[at], shadow.read_time[at] = u, times
-
-    def report(self, kind: str, earlier: tuple[int, int], later: tuple[int, int], address: int, swap: bool) -> None:
-        """Add one race; ``swap`` when the access that came later in the replay is the one that should come first."""
-        first, second = self.label(*earlier), self.label(later[0], later[1] + 1)
-        if swap:
-            first, second = second, first
-        chunk = self.image.chunk(self.image.units[later[0]].rank, address)
-        text = {
-            "write-after-write": f"{first} and {second} both write {chunk} in no fixed order",
-            "write-after-read": f"{second} may overwrite {chunk} before {first} reads it",
-            "read-before-write": f"{second} may read {chunk} before {first} writes it",
-        }[kind]
-        self.found.setdefault(_Key(kind, first, second), f"race ({kind}): {text}")
-
-    def label(self, u: int, time: int) -> str:
-        unit = self.image.units[u]
-        return unit.name((bisect_right(self.starts[u], time - 1) - 1) % len(unit.ops))
+def _report(image: Image, late: Questions, k: int, found: dict[_Key, str]) -> None:
+    """Add one race in words."""
+    first, second = image.name(int(late.first[k])), image.name(int(late.second[k]))
+    if late.first_writes[k]:
+        kind = "write-after-write" if late.second_writes[k] else "read-before-write"
+    elif late.defined[k]:
+        kind = "write-after-read"
+    else:
+        kind, first, second = "read-before-write", second, first
+    rank = int(image.rank[image.unit[late.first[k]]])
+    chunk = image.chunk(rank, int(late.address[k]))
+    text = {
+        "write-after-write": f"{first} and {second} both write {chunk} in no fixed order",
+        "write-after-read": f"{second} may overwrite {chunk} before {first} reads it",
+        "read-before-write": f"{second} may read {chunk} before {first} writes it",
+    }[kind]
+    found.setdefault(_Key(kind, first, second), f"race ({kind}): {text}")

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from itertools import pairwise
+from itertools import accumulate
 
-from synth.program.model import Draft, GpuProgram, Semantics, Step, ThreadBlock
-from synth.program.opcodes import BUFFERS, PARSER_CHECKS_DST, PARSER_CHECKS_SRC, RECEIVES, SENDS, place
+import numpy as np
+
+from synth.program.columns import Columns, columns
+from synth.program.limits_steps import Item, block_items, step_items
+from synth.program.model import Draft, GpuProgram, Semantics
+from synth.program.opcodes import STEP_TYPES, place
+from synth.program.screen import suspicious_blocks
 from synth.program.semantics import IN_PLACE, UNEVEN, is_standard
 from synth.program.targets import Target
 
-# (the runtime's own parser refuses the file, message). The others load and then hang, corrupt data or are never used.
-_Item = tuple[bool, str]
 
-
-def limit_faults(draft: Draft, target: Target) -> list[str]:
+def limit_faults(draft: Draft, target: Target, table: Columns | None = None) -> list[str]:
     """Every limit of the target that the draft breaks.
 
     Parameters
@@ -24,18 +26,33 @@ def limit_faults(draft: Draft, target: Target) -> list[str]:
         A program as written.
     target
         The runtime's limits, for example ``MSCCL``.
+    table
+        The draft's columns, when they are at hand.
 
     Returns
     -------
     list of str
         Empty when the draft fits.
     """
-    return [text for _, text in _items(draft, target)]
+    return [text for _, text in limit_items(draft, target, table)]
 
 
 def parser_faults(draft: Draft, target: Target) -> list[str]:
     """Those of ``limit_faults`` for which the runtime refuses to load the file, or overruns its memory loading it."""
-    return [text for refused, text in _items(draft, target) if refused]
+    return [text for refused, text in limit_items(draft, target) if refused]
+
+
+def launch_faults(draft: Draft, target: Target, table: Columns | None = None) -> list[str]:
+    """Step types that the runtime's parser takes but its launch refuses, each with its first place."""
+    table = columns(draft) if table is None else table
+    faults = []
+    for kind in sorted((target.parsed_step_types & STEP_TYPES) - target.step_types):
+        at = np.flatnonzero(table.are((kind,)))
+        if at.size:
+            k = int(table.block[at[0]])
+            where = place(table.owners[k].id, table.blocks[k].id, int(at[0] - table.first[k]))
+            faults.append(f"{where}: {target.name} refuses {kind} steps at launch ({at.size} of them)")
+    return faults
 
 
 def unaddressable(draft: Draft, target: Target) -> list[str]:
@@ -80,24 +97,31 @@ def counts_row(semantics: Semantics, rank: int) -> tuple[int, ...]:
     )
 
 
-def _items(draft: Draft, target: Target) -> Iterator[_Item]:
+def limit_items(draft: Draft, target: Target, table: Columns | None = None) -> list[tuple[bool, str]]:
+    """Return (whether the runtime refuses the file for it, message) of everything in :func:`limit_faults`."""
+    return list(_items(draft, target, columns(draft) if table is None else table))
+
+
+def _items(draft: Draft, target: Target, table: Columns) -> Iterator[Item]:
     yield from _algo_items(draft, target)
     yield from _size_items(draft, target)
     yield from _id_items(draft)
     for text in unaddressable(draft, target):
         yield False, text
-    for gpu in draft.gpus:
+    for text in launch_faults(draft, target, table):
+        yield False, text
+    suspects = suspicious_blocks(draft, target, table)
+    starts = accumulate((len(gpu.blocks) for gpu in draft.gpus), initial=0)
+    for gpu, start in zip(draft.gpus, starts, strict=False):
         yield from _gpu_items(draft, gpu, target)
         yield from _channel_items(gpu, target)
-        for block in gpu.blocks:
-            yield from _block_items(draft, gpu, block, target)
-            yield from _nop_items(gpu, block)
-            yield from _fusion_items(gpu, block, target)
-            for index, step in enumerate(block.steps):
-                yield from _step_items(gpu, block, step, place(gpu.id, block.id, index), target)
+        for k, block in enumerate(gpu.blocks, start):
+            yield from block_items(draft, gpu, block, target)
+            if k in suspects:
+                yield from step_items(gpu, block, target)
 
 
-def _algo_items(draft: Draft, target: Target) -> Iterator[_Item]:
+def _algo_items(draft: Draft, target: Target) -> Iterator[Item]:
     claim = draft.semantics
     if target.protocol(draft.proto) is None:
         yield True, f"proto {draft.proto!r} is not one of {', '.join(p.name for p in target.protocols)}"
@@ -123,22 +147,22 @@ def _algo_items(draft: Draft, target: Target) -> Iterator[_Item]:
             yield False, f"a row of counts needs {need} attributes, limit {target.max_attributes - 5}"
 
 
-def _size_items(draft: Draft, target: Target) -> Iterator[_Item]:
+def _size_items(draft: Draft, target: Target) -> Iterator[Item]:
     low, high = draft.min_bytes, draft.max_bytes
     if low < 0 or high < 0 or max(low, high) >= 1 << 63:
-        yield False, f"minBytes={low} and maxBytes={high} must be in 0..2^63-1"
+        yield target.checks_sizes and min(low, high) < 0, f"minBytes={low} and maxBytes={high} must be in 0..2^63-1"
     if high == 0 and target.zero_max_is_unlimited:
         return
     if low > high:
-        yield True, f"minBytes={low} is greater than maxBytes={high}"
-    elif low == high:
+        yield target.checks_sizes, f"minBytes={low} is greater than maxBytes={high}"
+    elif low == high and not target.max_is_inclusive:
         yield (
             False,
             f"minBytes={low} must be less than maxBytes={high}: {target.name} selects minBytes <= size < maxBytes",
         )
 
 
-def _id_items(draft: Draft) -> Iterator[_Item]:
+def _id_items(draft: Draft) -> Iterator[Item]:
     ids = Counter(gpu.id for gpu in draft.gpus)
     missing = [r for r in range(draft.semantics.ngpus) if r not in ids]
     extra = sorted(r for r, k in ids.items() if k > 1 or not 0 <= r < draft.semantics.ngpus)
@@ -155,10 +179,16 @@ def _id_items(draft: Draft) -> Iterator[_Item]:
             yield True, f"g{gpu.id}: thread block ids must be 0..{len(blocks) - 1} without gaps or duplicates"
 
 
-def _gpu_items(draft: Draft, gpu: GpuProgram, target: Target) -> Iterator[_Item]:
+def _gpu_items(draft: Draft, gpu: GpuProgram, target: Target) -> Iterator[Item]:
     where, claim = f"g{gpu.id}", draft.semantics
     if len(gpu.blocks) > target.max_blocks_per_gpu:
         yield True, f"{where}: {len(gpu.blocks)} thread blocks, limit {target.max_blocks_per_gpu}"
+    elif len(gpu.blocks) > target.resident_blocks:
+        yield (
+            False,
+            f"{where}: {len(gpu.blocks)} thread blocks hang on a GPU with {target.resident_blocks} SMs: all must be "
+            "resident at once",
+        )
     nodes = 1 + len(draft.gpus) + len(gpu.blocks) + sum(len(block.steps) for block in gpu.blocks)
     if nodes > target.max_nodes:
         yield True, f"{where}: {nodes} XML elements for this rank, limit {target.max_nodes}"
@@ -181,7 +211,7 @@ def _gpu_items(draft: Draft, gpu: GpuProgram, target: Target) -> Iterator[_Item]
         yield False, f"{where}: only relays, so i_chunks and o_chunks must be 0"
 
 
-def _channel_items(gpu: GpuProgram, target: Target) -> Iterator[_Item]:
+def _channel_items(gpu: GpuProgram, target: Target) -> Iterator[Item]:
     for verb, peers in (
         ("sending", Counter(b.chan for b in gpu.blocks if b.send >= 0)),
         ("receiving", Counter(b.chan for b in gpu.blocks if b.recv >= 0)),
@@ -192,87 +222,6 @@ def _channel_items(gpu: GpuProgram, target: Target) -> Iterator[_Item]:
                     True,
                     f"g{gpu.id}: {count} {verb} blocks on channel {channel}, limit {target.max_blocks_per_channel}",
                 )
-
-
-def _block_items(draft: Draft, gpu: GpuProgram, block: ThreadBlock, target: Target) -> Iterator[_Item]:
-    where = f"g{gpu.id}.tb{block.id}"
-    if not 0 <= block.chan < target.max_channels:
-        yield True, f"{where}: channel {block.chan} must be >= 0 and < {target.max_channels}"
-    elif block.chan >= draft.nchannels:
-        yield False, f"{where}: channel {block.chan} must be < nchannels={draft.nchannels}"
-    for verb, peer in (("send", block.send), ("recv", block.recv)):
-        if not -1 <= peer < draft.semantics.ngpus:
-            yield True, f"{where}: {verb} peer {peer} must be -1 or 0..{draft.semantics.ngpus - 1}"
-        elif peer == gpu.id:
-            yield True, f"{where}: {verb} peer {peer} is the GPU itself"
-    if len(block.steps) > target.max_steps_per_block:
-        yield True, f"{where}: {len(block.steps)} steps, limit {target.max_steps_per_block}"
-
-
-def _step_items(gpu: GpuProgram, block: ThreadBlock, step: Step, where: str, target: Target) -> Iterator[_Item]:
-    if step.type not in target.step_types or step.srcbuf not in BUFFERS or step.dstbuf not in BUFFERS:
-        yield (
-            True,
-            f"{where}: type {step.type!r} or buffer {step.srcbuf!r}, {step.dstbuf!r} is not known to {target.name}",
-        )
-        return
-    if step.depid > target.max_dep_block:
-        yield False, f"{where}: waits for block {step.depid}, limit {target.max_dep_block} (8-bit signed)"
-    for name, offset in (("srcoff", step.srcoff), ("dstoff", step.dstoff)):
-        if not -1 <= offset <= target.max_offset:
-            yield False, f"{where}: {name}={offset} is outside -1..{target.max_offset} (16-bit signed)"
-    if step.type == "nop":
-        return
-    if not 1 <= step.cnt <= target.max_count:
-        yield True, f"{where}: cnt={step.cnt} is outside 1..{target.max_count}"
-    sizes = {"i": gpu.i_chunks, "o": gpu.o_chunks, "s": gpu.s_chunks}
-    if step.type in PARSER_CHECKS_SRC and not -1 <= step.srcoff < sizes[step.srcbuf]:
-        yield True, f"{where}: srcoff={step.srcoff} is outside buffer {step.srcbuf} of {sizes[step.srcbuf]} chunks"
-    if step.type in PARSER_CHECKS_DST and not -1 <= step.dstoff < sizes[step.dstbuf]:
-        yield True, f"{where}: dstoff={step.dstoff} is outside buffer {step.dstbuf} of {sizes[step.dstbuf]} chunks"
-    if step.type in SENDS and block.send < 0:
-        yield True, f"{where}: {step.type} sends, but the block has no send peer"
-    if step.type in RECEIVES and block.recv < 0:
-        yield True, f"{where}: {step.type} receives, but the block has no recv peer"
-
-
-def _nop_items(gpu: GpuProgram, block: ThreadBlock) -> Iterator[_Item]:
-    for index, step in enumerate(block.steps):
-        if step.type != "nop":
-            continue
-        where = place(gpu.id, block.id, index)
-        if step.depid < 0:
-            yield False, f"{where}: nop without a dependency shifts the runtime's step numbers"
-        if step.hasdep:
-            yield False, f"{where}: nop never signals, hasdep must be 0"
-        if index + 1 == len(block.steps):
-            yield False, f"{where}: nop at the end of a block is ignored, its wait never happens"
-    for (index, before), (_, after) in pairwise(enumerate(block.steps)):
-        if before.type == "nop" and before.depid >= 0 and after.type != "nop" and after.depid < 0:
-            yield (
-                True,
-                f"{place(gpu.id, block.id, index + 1)}: the step after a run of nops must itself carry a dependency",
-            )
-
-
-def _fusion_items(gpu: GpuProgram, block: ThreadBlock, target: Target) -> Iterator[_Item]:
-    steps = [(index, step) for index, step in enumerate(block.steps) if step.type != "nop"]
-    run = 1
-    for (_, before), (index, step) in pairwise(steps):
-        fused = before.type == step.type == "re" and not before.hasdep and step.depid < 0
-        fused = fused and (before.dstbuf, before.dstoff, before.srcbuf) == (step.dstbuf, step.dstoff, step.srcbuf)
-        run = run + 1 if fused else 1
-        where = place(gpu.id, block.id, index)
-        if fused and step.cnt != before.cnt:
-            yield (
-                False,
-                f"{where}: cnt={step.cnt} differs from cnt={before.cnt} of the re step it is merged with",
-            )
-        if run == target.max_fused_reductions + 1:
-            yield (
-                False,
-                f"{where}: more than {target.max_fused_reductions} re steps in a row are merged into one",
-            )
 
 
 def xml_escape(text: str) -> str:

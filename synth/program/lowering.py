@@ -8,53 +8,21 @@ program cannot deadlock at any FIFO depth or message size.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field, replace
-from itertools import accumulate
-from typing import Literal
+from typing import Any
 
-from synth.errors import InvalidInputError
+from synth.errors import InvalidInputError, NotExpressibleError
+from synth.program.blocks import BlockKey, Place, RankBlocks
 from synth.program.claims import claim_of, input_offset, local_copies, output_offset
-from synth.program.model import Buffer, Draft, GpuProgram, Semantics, Step, StepType, ThreadBlock
+from synth.program.lanes import lanes_of
+from synth.program.model import Draft, GpuProgram, Semantics
 from synth.program.program import Program
 from synth.program.semantics import IN_PLACE, buffer_chunks
 from synth.program.targets import MSCCL, Target
 from synth.schedule.model import Schedule, Transfer
 
-Place = tuple[Buffer, int]
-Direction = Literal["recv", "copy", "send"]
-# Order of block ids on a GPU: blocks that others wait for come first, because only ids 0..127 can be waited for.
-DIRECTIONS: tuple[Direction, ...] = ("recv", "copy", "send")
 
-
-@dataclass(frozen=True, slots=True)
-class BlockKey:
-    """Identity of a thread block on a GPU before it has a number."""
-
-    direction: Direction
-    peer: int
-    chan: int
-
-
-@dataclass(frozen=True, slots=True)
-class _Op:
-    """A step whose waits are not yet numbered: ``waits`` are (block, position of the op in it)."""
-
-    type: StepType
-    src: Place
-    dst: Place
-    count: int
-    waits: tuple[tuple[BlockKey, int], ...] = ()
-
-
-def lower(
-    schedule: Schedule,
-    *,
-    target: Target = MSCCL,
-    inplace: bool = False,
-    name: str | None = None,
-    max_bytes: int | None = None,
-) -> Program:
-    """Lower a schedule to a verified program: :func:`make_draft`, then the verification.
+def lower(schedule: Schedule, target: Target = MSCCL, **options: Any) -> Program:
+    """Lower a schedule to a verified program: :func:`make_draft` with its options, then the verification.
 
     Raises
     ------
@@ -63,16 +31,20 @@ def lower(
     VerificationError
         When the program does not do what it claims (a defect of synth, never of the input).
     """
-    return Program(make_draft(schedule, target=target, inplace=inplace, name=name, max_bytes=max_bytes), target)
+    return Program(make_draft(schedule, target, **options), target)
 
 
 def make_draft(
     schedule: Schedule,
-    *,
     target: Target = MSCCL,
+    *,
     inplace: bool = False,
     name: str | None = None,
+    min_bytes: int = 0,
     max_bytes: int | None = None,
+    protocol: str = "Simple",
+    instances: int = 1,
+    max_channels: int | None = None,
 ) -> Draft:
     """Thread blocks of a schedule, not verified yet.
 
@@ -81,13 +53,19 @@ def make_draft(
     schedule
         What to run.
     target
-        Runtime whose limits apply.
+        Runtime whose limits and step types apply.
     inplace
         For calls that pass one buffer for both sides (all-gather, reduce-scatter, all-reduce, broadcast, reduce).
     name
         Name in the file; default made from collective, topology and chunks.
-    max_bytes
-        Size up to which the file is active; default the power of two above the demand's size.
+    min_bytes, max_bytes
+        Sizes for which the file is active; default from 0 to the power of two above the demand's size.
+    protocol
+        Simple, LL or LL128.
+    instances
+        Least number of channels per path, among which its transfers take turns.
+    max_channels
+        Most channels that the program may use.
 
     Returns
     -------
@@ -96,24 +74,45 @@ def make_draft(
     Raises
     ------
     InvalidInputError
-        When the collective has no in-place form.
+        When the collective has no in-place form, or an option is out of range.
+    NotExpressibleError
+        When more than ``max_channels`` channels are needed.
     """
     claim = claim_of(schedule)
-    if inplace and claim.collective not in IN_PLACE:
-        raise InvalidInputError(f"{claim.collective} has no in-place form; in place are {', '.join(IN_PLACE)}")
-    lowering = _Lowering(schedule, claim, target, inplace)
-    size = schedule.plan.demand.size_bytes
+    top = max_bytes or 1 << max(20, int(schedule.plan.demand.size_bytes).bit_length())
+    _check_options(claim, target, inplace, protocol, instances, min_bytes, top)
+    lowering = _Lowering(schedule, claim, target, inplace, instances)
+    if max_channels is not None and lowering.channels > max_channels:
+        raise NotExpressibleError(
+            f"the program needs {lowering.channels} channels, {max_channels} are allowed: fewer chunks need fewer"
+        )
     return Draft(
         name=_safe_name(name or _default_name(schedule), target.max_name_bytes),
         semantics=claim,
         nchannels=lowering.channels,
-        proto="Simple",
+        proto=protocol,
         inplace=inplace,
         outofplace=not inplace,
-        min_bytes=0,
-        max_bytes=max_bytes or 1 << max(20, int(size).bit_length()),
+        min_bytes=min_bytes,
+        max_bytes=top,
         gpus=lowering.gpus(),
     )
+
+
+def _check_options(
+    claim: Semantics, target: Target, inplace: bool, protocol: str, instances: int, low: int, top: int
+) -> None:
+    faults = []
+    if inplace and claim.collective not in IN_PLACE:
+        faults.append(f"{claim.collective} has no in-place form; in place are {', '.join(IN_PLACE)}")
+    if target.protocol(protocol) is None:
+        faults.append(f"protocol {protocol!r}: {target.name} has {', '.join(p.name for p in target.protocols)}")
+    if instances < 1:
+        faults.append(f"instances {instances} must be 1 or more")
+    if not 0 <= low < top:
+        faults.append(f"min_bytes {low} must be 0 or more and below max_bytes {top}")
+    if faults:
+        raise InvalidInputError(faults)
 
 
 def _default_name(schedule: Schedule) -> str:
@@ -125,73 +124,22 @@ def _safe_name(name: str, limit: int) -> str:
     return re.sub(r"[^A-Za-z0-9_.-]+", "_", name)[:limit]
 
 
-@dataclass
-class _Rank:
-    """Blocks of one rank while they are filled."""
-
-    ops: dict[BlockKey, list[_Op]] = field(default_factory=dict)
-    writer: dict[Place, tuple[BlockKey, int]] = field(default_factory=dict)
-    scratch: int = 0
-
-    def add(self, key: BlockKey, op: _Op, reads: Place | None, writes: Place | None) -> None:
-        """Append an op; it waits for the last writers, in other blocks, of all the chunks that it reads."""
-        waits: dict[BlockKey, int] = {}
-        if reads is not None:
-            for chunk in range(reads[1], reads[1] + op.count):
-                known = self.writer.get((reads[0], chunk))
-                if known is not None and known[0] != key:
-                    waits[known[0]] = max(waits.get(known[0], -1), known[1])
-        ops = self.ops.setdefault(key, [])
-        if writes is not None:
-            for chunk in range(writes[1], writes[1] + op.count):
-                self.writer[writes[0], chunk] = (key, len(ops))
-        ops.append(replace(op, waits=tuple(waits.items())))
-
-    def reserve(self, count: int) -> Place:
-        """Fresh scratch chunks."""
-        place: Place = ("s", self.scratch)
-        self.scratch += count
-        return place
-
-
 class _Lowering:
-    def __init__(self, schedule: Schedule, claim: Semantics, target: Target, inplace: bool) -> None:
+    def __init__(self, schedule: Schedule, claim: Semantics, target: Target, inplace: bool, instances: int) -> None:
         self.schedule, self.claim, self.target, self.inplace = schedule, claim, target, inplace
+        self.fused = "rrc" in target.step_types
         topology = schedule.plan.topology
         self.rank_of = topology.rank_of
-        self.ranks = [_Rank() for _ in topology.gpus]
+        self.ranks = [RankBlocks() for _ in topology.gpus]
         self.members = {topology.gpus[rank] for rank in schedule.plan.demand.ranks}
         self.pattern = schedule.plan.demand.pattern
         self.partial: dict[tuple[int, int, int], Place] = {}  # GPU, shard, first chunk -> where its sum is kept
         self.landed: dict[int, Place] = {}  # transfer -> where its chunks arrived
-        self.lanes = self._lanes()
+        self.lanes = lanes_of(schedule, target, instances)
         self.channels = 1 + max(self.lanes, default=0)
         self._local_copies()
         for k, transfer in enumerate(schedule.transfers):
             self._transfer(k, transfer)
-
-    def _lanes(self) -> list[int]:
-        """Channel of each transfer: one per physical path of a GPU pair, more where a block would be too long."""
-        paths: dict[tuple[int, int], dict[tuple[int, ...], int]] = {}
-        for t in self.schedule.transfers:
-            of_pair = paths.setdefault((t.src, t.dst), {})
-            of_pair[t.links] = of_pair.get(t.links, 0) + -(-t.count // self.target.max_count)
-        first: dict[tuple[tuple[int, int], tuple[int, ...]], tuple[int, int]] = {}
-        for pair, of_pair in paths.items():
-            chan = 0
-            for links in sorted(of_pair):
-                # Waiting for several blocks takes an extra step each, so a block is filled to three quarters only.
-                width = -(-of_pair[links] // (self.target.max_steps_per_block * 3 // 4))
-                first[pair, links] = (chan, width)
-                chan += width
-        turn: dict[tuple[tuple[int, int], tuple[int, ...]], int] = {}
-        lanes = []
-        for t in self.schedule.transfers:
-            key = ((t.src, t.dst), t.links)
-            begin, width = first[key]
-            lanes.append(begin + turn.get(key, 0) % width)
-            turn[key] = turn.get(key, 0) + 1
-        return lanes
 
     def _local_copies(self) -> None:
         """Own chunks go from input to output by an explicit copy (in place they are there already)."""
@@ -204,7 +152,7 @@ class _Lowering:
                 n = min(most, count - begin)
                 src: Place = ("i", at_input + begin)
                 dst: Place = ("o", at_output + begin)
-                self.ranks[rank].add(key, _Op("cpy", src, dst, n), src, dst)
+                self.ranks[rank].add(key, "cpy", src, dst, n, reads=[src], writes=dst)
 
     def _transfer(self, k: int, transfer: Transfer) -> None:
         source = self._source(transfer)
@@ -219,12 +167,30 @@ class _Lowering:
         for begin in range(0, transfer.count, self.target.max_count):
             n = min(self.target.max_count, transfer.count - begin)
             out, to = _shift(source, begin), _shift(target, begin)
-            self.ranks[src].add(send, _Op("s", out, to, n), out, None)
+            self.ranks[src].add(send, "s", out, to, n, reads=[out])
             if operand is None:
-                self.ranks[dst].add(recv, _Op("r", out, to, n), None, to)
-            else:
+                self.ranks[dst].add(recv, "r", out, to, n, writes=to)
+            elif self.fused:
                 local = _shift(operand, begin)
-                self.ranks[dst].add(recv, _Op("rrc", local, to, n), local, to)
+                self.ranks[dst].add(recv, "rrc", local, to, n, reads=[local], writes=to)
+            else:
+                self._receive_and_add(self.ranks[dst], recv, out, _shift(operand, begin), to, n)
+
+    def _receive_and_add(
+        self, rank: RankBlocks, key: BlockKey, out: Place, operand: Place, to: Place, count: int
+    ) -> None:
+        """A reduction for runtimes without fused steps: receive, then a local reduction in the same block.
+
+        The first sum is received where it is to stay and the own input added to it, unless that is where the own
+        input lies (in place); every other sum is received into scratch.
+        """
+        if operand != to and not (self.inplace and to[0] == "o"):
+            rank.add(key, "r", out, to, count, writes=to)
+            rank.add(key, "re", operand, to, count, reads=[operand, to], writes=to)
+            return
+        aside = rank.reserve(count)
+        rank.add(key, "r", out, aside, count, writes=aside)
+        rank.add(key, "re", aside, to, count, reads=[aside, to], writes=to)
 
     def _source(self, t: Transfer) -> Place:
         """Where the source has the chunks."""
@@ -260,41 +226,12 @@ class _Lowering:
         return ("o", output_offset(self.claim, self.schedule, self.rank_of[node], t.shard) + t.first)
 
     def gpus(self) -> tuple[GpuProgram, ...]:
-        """Number the blocks, turn waits into step numbers, and several waits of one step into no-ops before it."""
-        out = []
-        for rank, work in enumerate(self.ranks):
-            keys = sorted(work.ops, key=lambda key: (DIRECTIONS.index(key.direction), key.peer, key.chan))
-            number = {key: k for k, key in enumerate(keys)}
-            position = {key: _positions(work.ops[key]) for key in keys}
-            waited = {wait for key in keys for op in work.ops[key] for wait in op.waits}
-            blocks = []
-            for key in keys:
-                steps: list[Step] = []
-                for k, op in enumerate(work.ops[key]):
-                    waits = sorted((number[b], position[b][p]) for b, p in op.waits)
-                    steps += _steps(op, waits, (key, k) in waited)
-                sends, recvs = key.direction == "send", key.direction == "recv"
-                chan = 0 if key.direction == "copy" else key.chan
-                blocks.append(
-                    ThreadBlock(number[key], key.peer if sends else -1, key.peer if recvs else -1, chan, tuple(steps))
-                )
-            i_chunks, o_chunks = buffer_chunks(self.claim, rank)
-            out.append(GpuProgram(rank, i_chunks, o_chunks, work.scratch, tuple(blocks)))
-        return tuple(out)
+        """Programs of all ranks."""
+        return tuple(
+            GpuProgram(rank, *buffer_chunks(self.claim, rank), work.scratch, work.numbered())
+            for rank, work in enumerate(self.ranks)
+        )
 
 
 def _shift(place: Place, by: int) -> Place:
     return (place[0], place[1] + by)
-
-
-def _positions(ops: list[_Op]) -> list[int]:
-    """Step number of each op when every wait but the last takes a no-op of its own."""
-    extra = list(accumulate(max(0, len(op.waits) - 1) for op in ops))
-    return [k + before for k, before in enumerate(extra)]
-
-
-def _steps(op: _Op, waits: list[tuple[int, int]], waited: bool) -> list[Step]:
-    steps = [Step("nop", "i", -1, "o", -1, 0, block, step) for block, step in waits[:-1]]
-    depid, deps = waits[-1] if waits else (-1, -1)
-    steps.append(Step(op.type, op.src[0], op.src[1], op.dst[0], op.dst[1], op.count, depid, deps, waited))
-    return steps

@@ -7,42 +7,53 @@ as the kernels do. Such a network is deterministic: whether it hangs does not de
 
 from __future__ import annotations
 
+import sys
 from collections import deque
 from dataclasses import dataclass
 
-from synth.program.image import Image, Op
+import numpy as np
+
+from synth.program.columns import Ints
+from synth.program.image import Image
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Run:
     """Outcome of a replay.
 
     Attributes
     ----------
     order
-        (unit, op, iteration) of every completed step; a step stands after everything it depends on.
+        Ops of the first iteration in the order of their completion; an op stands after everything it depends on.
     cycle
         Empty, or the blocks that wait for each other, in words.
     """
 
-    order: tuple[tuple[int, int, int], ...]
+    order: Ints
     cycle: str = ""
 
 
 class _Machine:
-    """State of one replay; connections count messages sent and received."""
+    """State of one replay; connections count messages sent and received. Plain lists: this is the innermost loop."""
 
     def __init__(self, image: Image, depth: int | None, piece: int, iterations: int) -> None:
-        self.image, self.depth, self.piece, self.iterations = image, depth, piece, iterations
-        n = len(image.units)
-        self.completed = [0] * n
-        self.messages = [0] * n
-        self.sent = [0] * len(image.sender)
-        self.got = [0] * len(image.sender)
-        self.reason: list[tuple[str, int] | None] = [None] * n
-        self.sleepers: list[list[int]] = [[] for _ in range(n)]
-        self.ready = deque(range(n))
-        self.order: list[tuple[int, int, int]] = []
+        self.image, self.iterations = image, iterations
+        self.depth = sys.maxsize if depth is None else depth
+        self.at = image.first[:-1].tolist()
+        self.first, self.end = self.at.copy(), image.first[1:].tolist()
+        self.unit = image.unit.tolist()
+        self.iteration = [0 if begin < end else iterations for begin, end in zip(self.at, self.end, strict=True)]
+        self.moved = [0] * image.units
+        self.total = (-(-image.cnt // piece)).tolist()
+        self.receives, self.sends = image.receives.tolist(), image.sends.tolist()
+        self.inbound, self.outbound = image.inbound.tolist(), image.outbound.tolist()
+        self.sender, self.receiver = image.sender.tolist(), image.receiver.tolist()
+        self.wait_first, self.wait = image.wait_first.tolist(), image.wait.tolist()
+        self.sent, self.got = [0] * len(self.sender), [0] * len(self.sender)
+        self.reason: list[tuple[str, int] | None] = [None] * image.units
+        self.sleepers: list[list[int]] = [[] for _ in range(image.units)]
+        self.ready = deque(range(image.units))
+        self.order: list[int] = []
 
     def run(self) -> None:
         while self.ready:
@@ -50,55 +61,63 @@ class _Machine:
 
     def advance(self, u: int) -> None:
         """Run one block until it ends or must wait."""
-        unit = self.image.units[u]
-        length = len(unit.ops)
         self.reason[u] = None
-        while self.completed[u] < length * self.iterations:
-            iteration, index = divmod(self.completed[u], length)
-            op = unit.ops[index]
-            if not self.messages[u] and not self.dependencies_met(u, op, iteration):
+        op, iteration, end = self.at[u], self.iteration[u], self.end[u]
+        wait_first, sleepers = self.wait_first, self.sleepers[u]
+        while iteration < self.iterations:
+            if wait_first[op] != wait_first[op + 1] and not self.moved[u] and not self.dependencies_met(u, op):
                 return
-            if not self.transfer(u, op):
+            if (self.receives[op] or self.sends[op]) and not self.transfer(u, op):
                 return
-            self.messages[u] = 0
-            self.completed[u] += 1
-            self.order.append((u, index, iteration))
-            for sleeper in self.sleepers[u]:
-                self.wake(sleeper, "dep", u)
-            self.sleepers[u].clear()
+            self.moved[u] = 0
+            if not iteration:
+                self.order.append(op)
+            op += 1
+            if op == end:
+                op = self.first[u]
+                iteration += 1
+                self.iteration[u] = iteration
+            self.at[u] = op
+            if sleepers:
+                for sleeper in sleepers:
+                    self.wake(sleeper, "dep", u)
+                sleepers.clear()
 
-    def dependencies_met(self, u: int, op: Op, iteration: int) -> bool:
-        for other, index in op.waits:
-            if self.completed[other] <= iteration * len(self.image.units[other].ops) + index:
+    def dependencies_met(self, u: int, op: int) -> bool:
+        iteration = self.iteration[u]
+        for k in range(self.wait_first[op], self.wait_first[op + 1]):
+            awaited = self.wait[k]
+            other = self.unit[awaited]
+            if self.iteration[other] <= iteration and (self.iteration[other] < iteration or self.at[other] <= awaited):
                 self.reason[u] = ("dep", other)
                 self.sleepers[other].append(u)
                 return False
         return True
 
-    def transfer(self, u: int, op: Op) -> bool:
+    def transfer(self, u: int, op: int) -> bool:
         """Move as many messages of a step as possible; False when the block must wait."""
-        if not (op.receives or op.sends):
-            return True
-        unit, total = self.image.units[u], -(-op.cnt // self.piece)
-        while self.messages[u] < total:
-            count = total - self.messages[u]
-            if op.receives:
-                count = min(count, self.sent[unit.inbound] - self.got[unit.inbound])
+        left = self.total[op] - self.moved[u]
+        inbound, outbound = self.inbound[u], self.outbound[u]
+        while left:
+            count = left
+            if self.receives[op]:
+                count = min(count, self.sent[inbound] - self.got[inbound])
                 if not count:
-                    self.reason[u] = ("recv", self.image.sender[unit.inbound])
+                    self.reason[u] = ("recv", self.sender[inbound])
                     return False
-            if op.sends and self.depth is not None:
-                count = min(count, self.depth - self.sent[unit.outbound] + self.got[unit.outbound])
+            if self.sends[op]:
+                count = min(count, self.depth - self.sent[outbound] + self.got[outbound])
                 if not count:
-                    self.reason[u] = ("send", self.image.receiver[unit.outbound])
+                    self.reason[u] = ("send", self.receiver[outbound])
                     return False
-            self.messages[u] += count
-            if op.receives:
-                self.got[unit.inbound] += count
-                self.wake(self.image.sender[unit.inbound], "send", u)
-            if op.sends:
-                self.sent[unit.outbound] += count
-                self.wake(self.image.receiver[unit.outbound], "recv", u)
+            left -= count
+            self.moved[u] += count
+            if self.receives[op]:
+                self.got[inbound] += count
+                self.wake(self.sender[inbound], "send", u)
+            if self.sends[op]:
+                self.sent[outbound] += count
+                self.wake(self.receiver[outbound], "recv", u)
         return True
 
     def wake(self, sleeper: int, verb: str, by: int) -> None:
@@ -109,20 +128,28 @@ class _Machine:
     def cycle(self) -> str:
         """Follow what each stuck block waits for until a block repeats."""
         stuck = next((u for u, reason in enumerate(self.reason) if reason is not None), None)
-        path: list[int] = []
+        path: dict[int, None] = {}
         while stuck is not None and stuck not in path:
-            path.append(stuck)
+            path[stuck] = None
             reason = self.reason[stuck]
             stuck = None if reason is None else reason[1]
+        names = list(path)
         if stuck is None:
-            return " <- ".join(self.describe(u) for u in path)
-        loop = path[path.index(stuck) :]
-        return " <- ".join([*(self.describe(u) for u in loop), self.describe(loop[0])])
+            return _shortened([self.describe(u) for u in names])
+        loop = names[names.index(stuck) :]
+        return _shortened([self.describe(u) for u in [*loop, loop[0]]])
 
     def describe(self, u: int) -> str:
-        unit, reason = self.image.units[u], self.reason[u]
-        index = self.completed[u] % len(unit.ops) if unit.ops else 0
-        return f"{unit.name(index)} {'done' if reason is None else reason[0]}"
+        reason = self.reason[u]
+        if self.first[u] == self.end[u]:
+            return f"g{self.image.rank[u]}.tb{self.image.block_id[u]} done"
+        return f"{self.image.name(self.at[u])} {'done' if reason is None else reason[0]}"
+
+
+def _shortened(names: list[str], most: int = 24) -> str:
+    if len(names) > most:
+        names = [*names[: most // 2], f"({len(names) - most} more)", *names[-(most // 2) :]]
+    return " <- ".join(names)
 
 
 def replay(image: Image, depth: int | None, piece: int, iterations: int = 2) -> Run:
@@ -141,5 +168,5 @@ def replay(image: Image, depth: int | None, piece: int, iterations: int = 2) -> 
     """
     machine = _Machine(image, depth, piece, iterations)
     machine.run()
-    hung = any(done < len(unit.ops) * iterations for done, unit in zip(machine.completed, image.units, strict=True))
-    return Run(tuple(machine.order), machine.cycle() if hung else "")
+    hung = any(done < iterations for done in machine.iteration)
+    return Run(np.array(machine.order, dtype=np.int64), machine.cycle() if hung else "")

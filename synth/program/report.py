@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
+_SHOWN = 20
+
 
 @dataclass(frozen=True, slots=True)
 class Report:
@@ -19,10 +21,20 @@ class Report:
         What was checked against what.
     modes
         The modes whose data were checked: "in place", "out of place".
+    accepted, reject_reasons
+        Whether the target's own lexer and parser take the file, and if not, why.
+    launch_reasons
+        What an accepted file is then refused for when it is to run.
+    hazards
+        What the target does not notice, although the file then hangs, corrupts data, or is read differently from what
+        its author meant.
     limits
         Target limits that are broken.
     structure, deadlocks, data, races
         Faults by kind. When there are structure faults the program is not run; when it hangs, data are not checked.
+    deadlock_free_max_bytes
+        Largest message size in the file's range at which it cannot hang; 2^63-1 when the range has no end. None when it
+        always hangs, or was not run.
     warnings
         Not faults, but worth knowing.
     wrong_chunks
@@ -40,12 +52,17 @@ class Report:
     target: str
     ranks: int
     modes: tuple[str, ...] = ()
+    accepted: bool = True
+    reject_reasons: tuple[str, ...] = ()
+    launch_reasons: tuple[str, ...] = ()
+    hazards: tuple[str, ...] = ()
     limits: tuple[str, ...] = ()
     structure: tuple[str, ...] = ()
     deadlocks: tuple[str, ...] = ()
     data: tuple[str, ...] = ()
     races: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    deadlock_free_max_bytes: int | None = None
     wrong_chunks: int = 0
     root: int | None = None
     steps: int = 0
@@ -56,23 +73,34 @@ class Report:
 
     @property
     def faults(self) -> tuple[str, ...]:
-        """All faults, limits first."""
-        return (*self.limits, *self.structure, *self.deadlocks, *self.data, *self.races)
+        """All faults, each once, refusals first."""
+        kinds = (self.reject_reasons, self.launch_reasons, self.limits, self.structure)
+        return tuple(dict.fromkeys(text for kind in (*kinds, self.deadlocks, self.data, self.races) for text in kind))
 
     @property
     def ok(self) -> bool:
-        """Whether there are no faults."""
-        return not self.faults
+        """Whether the file is accepted and there are no faults."""
+        return self.accepted and not self.faults
 
     def summary(self) -> str:
         """Return a few lines for a person."""
         verdict = "verified" if self.ok else f"{len(self.faults)} faults"
         size = f"{self.ranks} ranks, {self.blocks} thread blocks, {self.steps} steps"
         lines = [f"{self.name}: {self.collective} for {self.target}, {size}: {verdict}"]
+        lines.append(f"  {self.target} {'accepts' if self.accepted else 'rejects'} the file")
         if self.modes:
             lines.append(f"  data checked {' and '.join(self.modes)}")
-        for kind in ("limits", "structure", "deadlocks", "data", "races", "warnings"):
-            lines += [f"  {kind}: {text}" for text in getattr(self, kind)]
+        if self.deadlock_free_max_bytes is not None:
+            end = self.deadlock_free_max_bytes
+            lines.append(f"  cannot hang {'at any size' if end >= (1 << 63) - 1 else f'up to {end} bytes'}")
+        told: set[str] = set()
+        for kind in ("reject_reasons", "launch_reasons", "hazards", "deadlocks", "data", "races", "warnings"):
+            texts = [text for text in getattr(self, kind) if text not in told]
+            told.update(texts)
+            label = kind.removesuffix("_reasons").removesuffix("s") if kind != "data" else kind
+            lines += [f"  {label}: {text}" for text in texts[:_SHOWN]]
+            if len(texts) > _SHOWN:
+                lines.append(f"  {label}: and {len(texts) - _SHOWN} more")
         return "\n".join(lines)
 
     def to_dict(self) -> dict[str, Any]:

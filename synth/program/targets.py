@@ -1,7 +1,7 @@
 """Runtimes that execute MSCCL programs, as data: one record of names, limits and habits each.
 
-Sources: formats.md 1.1-1.7, and the parsers themselves: microsoft/msccl ``src/graph/topo.cc`` and ``src/include/msccl.h``;
-Azure/msccl-executor-nccl and ROCm/rccl ``src/misc/msccl/msccl_parser.cc``, ``src/include/msccl/msccl_struct.h``.
+Sources: formats.md 1.1-1.7, and the parsers themselves: microsoft/msccl ``src/graph/topo.cc``, ``src/include/msccl.h``;
+Azure/msccl-executor-nccl, ROCm/rccl ``src/misc/msccl/msccl_parser.cc``, ``src/include/msccl/msccl_struct.h``.
 """
 
 from __future__ import annotations

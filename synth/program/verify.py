@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import reduce
 
 import numpy as np
 
-from synth.program.contents import UNDEFINED, Contents, describe_difference, execute
+from synth.program.columns import Columns, columns
+from synth.program.contents import execute
+from synth.program.deadlocks import chunks_per_message, deadlock_free_max_bytes, largest_size, range_limit
 from synth.program.hazards import races
 from synth.program.image import Image, build_image, overlap_faults
-from synth.program.limits import limit_faults, unaddressable
+from synth.program.limits import launch_faults, limit_items, unaddressable
 from synth.program.model import Draft, Semantics
+from synth.program.outputs import data_faults, infer_root
 from synth.program.replay import Run, replay
 from synth.program.report import Report
-from synth.program.semantics import IN_PLACE, ROOTED, Tokens, expected_output, input_tokens, semantics_faults
+from synth.program.semantics import IN_PLACE, ROOTED, input_tokens, semantics_faults
 from synth.program.structure import structure_faults, type_faults
 from synth.program.targets import MSCCL, Target
+
+__all__ = ["chunks_per_message", "deadlock_free_max_bytes", "verify"]
 
 _SHOWN = 12
 
@@ -66,11 +70,22 @@ def verify(
 
 
 def _static(draft: Draft, target: Target, report: Report, iterations: int) -> Report:
-    structure = tuple(structure_faults(draft))
-    report = replace(report, limits=tuple(limit_faults(draft, target)), structure=structure)
+    table = columns(draft)
+    structure = tuple(structure_faults(draft, table))
+    items = limit_items(draft, target, table)
+    refused = tuple(text for refuses, text in items if refuses)
+    report = replace(
+        report,
+        accepted=not refused,
+        reject_reasons=refused,
+        launch_reasons=tuple(launch_faults(draft, target, table)),
+        hazards=(*(text for refuses, text in items if not refuses), *structure),
+        limits=tuple(text for _, text in items),
+        structure=structure,
+    )
     if draft.inplace and draft.outofplace and not target.reads_outofplace:
         report = replace(report, warnings=(f"{target.name} runs this only in place: it does not read outofplace",))
-    return report if structure or unaddressable(draft, target) else _run(draft, report, iterations)
+    return report if structure or unaddressable(draft, target) else _run(draft, target, report, iterations, table)
 
 
 def _report(draft: Draft, target: Target, structure: tuple[str, ...]) -> Report:
@@ -92,64 +107,24 @@ def _sized(draft: Draft, target: Target, depth: int | None) -> Report:
     )
 
 
-def chunks_per_message(draft: Draft, target: Target) -> int:
-    """Chunks that fit into one FIFO message at the draft's largest size, the hardest for deadlocks (formats.md 1.6)."""
-    protocol = target.protocol(draft.proto)
-    if protocol is None or draft.max_bytes <= 0:
-        return 1
-    chunk_bytes = -(-draft.max_bytes // draft.semantics.nchunks)
-    return min(max(1, protocol.payload_bytes // chunk_bytes), target.max_count)
-
-
-def deadlock_free_max_bytes(draft: Draft, target: Target, limit: int) -> int | None:
-    """Largest maxBytes up to ``limit`` at which the draft does not hang.
-
-    Parameters
-    ----------
-    draft
-        A draft without structure faults; its own max_bytes is not used.
-    limit
-        Largest value to return, bytes.
-
-    Returns
-    -------
-    int or None
-        None when the program hangs at every size.
-
-    Notes
-    -----
-    Hanging is monotone: with a step cut into more messages, every wait for a free slot only comes earlier.
-    """
-    protocol = target.protocol(draft.proto)
-    if protocol is None or structure_faults(draft):
-        return None
-    image = build_image(draft, inplace=False)
-    low, high = 1, target.max_count + 1
-    while low < high:
-        middle = (low + high) // 2
-        if replay(image, protocol.depth, middle, 1).cycle:
-            low = middle + 1
-        else:
-            high = middle
-    if low > target.max_count:
-        return None
-    return limit if low == 1 else min(limit, protocol.payload_bytes // low * draft.semantics.nchunks)
-
-
-def _run(draft: Draft, report: Report, iterations: int) -> Report:
+def _run(draft: Draft, target: Target, report: Report, iterations: int, table: Columns) -> Report:
     claim = draft.semantics
     in_place = draft.inplace and claim.collective in (*IN_PLACE, "custom")
     modes = [mode for mode, on in ((True, in_place), (False, draft.outofplace or not draft.inplace)) if on]
     if not modes:
         return report
-    images = {mode: build_image(draft, mode) for mode in modes}
-    run = replay(images[modes[0]], report.fifo_depth, report.chunks_per_message, iterations)
+    images = {mode: build_image(draft, mode, table) for mode in modes}
+    image, limit = images[modes[0]], range_limit(draft, target)
+    run = replay(image, report.fifo_depth, report.chunks_per_message, iterations)
     if run.cycle:
-        return replace(report, deadlocks=(_deadlock(images[modes[0]], report, run, iterations),))
+        size = largest_size(draft, target, image, report.fifo_depth, limit)
+        text = _deadlock(image, report, run, iterations)
+        return replace(report, deadlocks=(text,), deadlock_free_max_bytes=size)
+    report = replace(report, deadlock_free_max_bytes=limit)
     if claim.collective == "custom":
         report = replace(report, warnings=(*report.warnings, "coll custom without semantics: data not checked"))
     if claim.collective in ROOTED and claim.root is None:
-        claim = replace(claim, root=_infer_root(images[modes[0]], claim, run))
+        claim = replace(claim, root=infer_root(image, claim, execute(image, claim, run.order)))
         note = f"the file names no root; it fits rank {claim.root} only"
         report = replace(report, root=claim.root, warnings=(*report.warnings, note))
     for mode, image in images.items():
@@ -167,7 +142,7 @@ def _deadlock(image: Image, report: Report, run: Run, iterations: int) -> str:
 def _check_mode(report: Report, image: Image, claim: Semantics, run: Run, mode: str) -> Report:
     overlaps = overlap_faults(image)
     contents = execute(image, claim, run.order)
-    wrong, faults = _data_faults(image, claim, contents)
+    wrong, faults = data_faults(image, claim, contents)
     defined = []
     for rank, at in enumerate(image.layouts):
         flags = np.zeros(at.total, dtype=np.bool_)
@@ -176,8 +151,7 @@ def _check_mode(report: Report, image: Image, claim: Semantics, run: Run, mode: 
     unsafe = races(image, run.order, defined)
     warnings = list(report.warnings)
     if contents.input_written and mode == "out of place":
-        u, op = contents.input_written[0]
-        name = image.units[u].name(op)
+        name = image.name(contents.input_written[0])
         warnings.append(f"{len(contents.input_written)} steps write into an input buffer out of place, first {name}")
     return replace(
         report,
@@ -193,42 +167,3 @@ def _labelled(mode: str, faults: list[str]) -> tuple[str, ...]:
     shown = [f"{mode}: {fault}" for fault in faults[:_SHOWN]]
     hidden = len(faults) - len(shown)
     return (*shown, *([f"{mode}: and {hidden} more"] if hidden else []))
-
-
-def _data_faults(image: Image, claim: Semantics, contents: Contents) -> tuple[int, list[str]]:
-    """Count of wrong output chunks, and the first ones of each rank in words."""
-    wrong, faults = 0, []
-    for rank, at in enumerate(image.layouts):
-        terms = expected_output(claim, rank)
-        if not terms:
-            continue
-        want = _sum(contents, terms)
-        have = contents.memory[rank][at.o : at.o + len(want)]
-        bad = np.flatnonzero(want != have)
-        wrong += bad.size
-        for k in bad[:2].tolist():
-            text = describe_difference(contents.sets, int(want[k]), int(have[k]), claim.nchunks)
-            more = f" (and {bad.size - 2} more chunks of this rank)" if k == bad[:2][-1] and bad.size > 2 else ""
-            faults.append(f"output chunk {k} of rank {rank} is wrong: {text}{more}")
-    return int(wrong), faults
-
-
-def _sum(contents: Contents, terms: tuple[Tokens, ...]) -> Tokens:
-    return reduce(contents.sets.add, terms)
-
-
-def _infer_root(image: Image, claim: Semantics, run: Run) -> int:
-    """Root whose outputs agree best with what the program computes from everyone's inputs."""
-    contents = execute(image, claim, run.order)
-    scores = []
-    for root in range(claim.ngpus):
-        candidate = replace(claim, root=root)
-        score = 0
-        for rank, at in enumerate(image.layouts):
-            terms = expected_output(candidate, rank)
-            if terms:
-                want = _sum(contents, terms)
-                have = contents.memory[rank][at.o : at.o + len(want)]
-                score += int(np.count_nonzero((want == have) & (have != UNDEFINED)))
-        scores.append(score)
-    return scores.index(max(scores))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import time
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -19,12 +21,20 @@ MANY_TRANSFERS = 20_000
 # transfers.
 FINER_GAIN = 0.03
 FINE_TRANSFERS = 4_000
+# More transfers than this on one path, or at one GPU, travel together too.
+LONG_PATH = 1_000
+LONG_RANK = 3_000
 # Chunks that one step may move in MSCCL (cnt < 72).
 MOST_TOGETHER = 71
 
 
 def make_schedule(
-    plan: Plan, *, chunks: int | None = None, max_loss: float = 0.02, max_steps: int | None = None
+    plan: Plan,
+    *,
+    chunks: int | None = None,
+    max_loss: float = 0.02,
+    max_steps: int | None = None,
+    finest: int | None = None,
 ) -> Schedule:
     """Turn a plan into chunked, ordered transfers.
 
@@ -39,6 +49,8 @@ def make_schedule(
         Loss that the search for a chunk count accepts.
     max_steps
         Most synchronous rounds that the schedule may take.
+    finest
+        With a free chunk count, most pieces into which a chunk of the smallest count may be cut.
 
     Returns
     -------
@@ -56,9 +68,11 @@ def make_schedule(
         local = max((*plan.demand.local, plan.demand.size_bytes / len(plan.demand.ranks)))
         return Schedule(plan, chunks or 1, local / (chunks or 1), (), (), (), (), (), (), 0.0, 0.0)
     split = quantise(plan, chunks, max_loss)
-    schedule = _ordered(plan, split)
+    schedule = _ordered(plan, split, 1)
     while chunks is None and 2 * len(schedule.transfers) <= FINE_TRANSFERS:
-        finer = _ordered(plan, split := split.refined(2))
+        if finest is not None and 2 * schedule.refined > finest:
+            break
+        finer = _ordered(plan, split := split.refined(2), 2 * schedule.refined)
         if finer.simulated > schedule.simulated * (1 - FINER_GAIN):
             break
         schedule = finer
@@ -69,7 +83,7 @@ def make_schedule(
     return replace(schedule, timings={"schedule": time.monotonic() - began})
 
 
-def _ordered(plan: Plan, split: Split) -> Schedule:
+def _ordered(plan: Plan, split: Split, refined: int) -> Schedule:
     """Transfers of a split in the best order found."""
     pairs = integer_routes(plan, split)
     transfers = _transfers(plan, pairs)
@@ -88,13 +102,13 @@ def _ordered(plan: Plan, split: Split) -> Schedule:
         # Every resource serves one transfer at a time, so the simulation beats the busiest one by rounding at most.
         max(timeline.end, split.time),
         split.proven,
+        refined,
     )
 
 
 def _transfers(plan: Plan, pairs: Sequence[tuple[Route, int]]) -> list[Transfer]:
     """Transfers of all routes; chunks of a shard are given out to its routes in order."""
-    single = sum(n * len(route.hops) for route, n in pairs)
-    together = 1 if single <= MANY_TRANSFERS else min(MOST_TOGETHER, -(-single // MANY_TRANSFERS))
+    together = _together(pairs)
     relays = frozenset(plan.topology.gpus)
     if plan.demand.pattern != "unicast":
         relays -= {plan.topology.gpus[rank] for rank in plan.demand.ranks}
@@ -105,6 +119,19 @@ def _transfers(plan: Plan, pairs: Sequence[tuple[Route, int]]) -> list[Transfer]
             _add_route(out, k, route, given[route.commodity] + first, min(together, n - first), relays)
         given[route.commodity] += n
     return out
+
+
+def _together(pairs: Sequence[tuple[Route, int]]) -> int:
+    """Chunks of a route that travel together: 1 unless there are so many that blocks or files would overflow."""
+    used: Counter[tuple[int, ...]] = Counter()
+    at: Counter[int] = Counter()
+    for route, n in pairs:
+        for hop in route.hops:
+            used[hop.links] += n
+            at[hop.src] += n
+            at[hop.dst] += n
+    need = max(used.total() / MANY_TRANSFERS, max(used.values()) / LONG_PATH, max(at.values()) / LONG_RANK)
+    return max(1, min(MOST_TOGETHER, math.ceil(need)))
 
 
 def _add_route(out: list[Transfer], k: int, route: Route, first: int, count: int, relays: frozenset[int]) -> None:

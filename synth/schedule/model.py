@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from synth.formulation.routes import Route
 from synth.solver.plan import Plan
@@ -73,6 +73,10 @@ class Schedule:
         Time in seconds of the busiest resource with whole chunks, without latency.
     simulated
         Seconds until the last arrival in the alpha-beta simulation.
+    proven
+        Whether no integer split over the plan's columns is better.
+    refined
+        Into how many pieces the chunks of the chosen split were cut to shorten the pipeline.
     """
 
     plan: Plan
@@ -87,6 +91,7 @@ class Schedule:
     quantized: float
     simulated: float
     proven: bool = True
+    refined: int = 1
     timings: Mapping[str, float] = field(default_factory=dict, compare=False)
 
     @property
@@ -126,8 +131,8 @@ class Schedule:
             }
         )
 
-    def lower(self, *, inplace: bool = False, name: str | None = None) -> Program:
-        """Lower to thread blocks for target ``msccl`` and verify (see :func:`synth.program.lower`)."""
-        from synth.program import lower
+    def lower(self, target: str = "msccl", **options: Any) -> Program:
+        """Lower to thread blocks for a target and verify (see :func:`synth.program.make_draft` for the options)."""
+        from synth.program import lower, target_named
 
-        return lower(self, inplace=inplace, name=name)
+        return lower(self, target_named(target), **options)

@@ -28,8 +28,8 @@ MOST_INTEGERS = 600
 # Work of ruin and recreate while searching for a chunk count, and for the chunk count that is taken.
 QUICK_PRICINGS = 40
 EXACT_PRICINGS = 600
-# Chunk counts that the search tries.
-MOST_CHUNKS = 24
+# Chunk counts that the search tries: all that a runtime likes, then some for shares that need many.
+CHUNK_COUNTS = (*range(1, 65), 72, 80, 96, 112, 128, 160, 192, 224, 256)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,9 +99,9 @@ def quantise(plan: Plan, chunks: int | None = None, max_loss: float = 0.02) -> S
     if chunks is not None:
         return _Rounder(plan, int(chunks)).exact()
     found: tuple[Split, _Rounder] | None = None
-    for count in range(1, MOST_CHUNKS + 1):
+    for count in CHUNK_COUNTS:
         rounder = _Rounder(plan, count)
-        if not rounder.possible(max_loss) and (count < MOST_CHUNKS or found is not None):
+        if not rounder.possible(max_loss) and (count < CHUNK_COUNTS[-1] or found is not None):
             continue
         split = rounder.quick(1 + max_loss)
         if split.time <= plan.time * (1 + max_loss) * (1 + 1e-9):

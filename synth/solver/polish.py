@@ -9,14 +9,19 @@ from dataclasses import replace
 import numpy as np
 
 from synth.demand.model import Demand
-from synth.formulation.columns import families_of
+from synth.formulation.columns import Column, families_of
 from synth.formulation.network import Floats, Network
+from synth.formulation.pricing import Pricer
 from synth.formulation.routes import Route, link_bytes, normalise, routes_of_column
 from synth.solver.colgen import Relaxation
 from synth.solver.highs import INFINITE, GrowingLp
 
 # Columns whose reduced cost is at most this part of T can be in an optimal solution.
 CANDIDATE = 1e-7
+# Rounds of shallow trees, for up to so many families (one round for more), and how much a level costs of a hop.
+SHALLOW_ROUNDS = 4
+MANY_FAMILIES = 64
+TILT = 1e-6
 # Room over the optimal T for the second objective; it goes into the reported gap.
 ROOM = 1e-12
 
@@ -27,23 +32,41 @@ def polish(network: Network, demand: Demand, relaxation: Relaxation, deadline: f
     A second LP keeps T and minimises the sum of share x (depth + path length), which ends at a sparse vertex. When
     the deadline strikes first, the shares of column generation are returned.
     """
-    routes = _candidates(network, demand, relaxation)
+    columns = [
+        column
+        for column, value, reduced in zip(relaxation.columns, relaxation.values, relaxation.reduced, strict=True)
+        if value > 1e-12 or reduced <= CANDIDATE
+    ]
+    values = dict(zip(relaxation.columns, relaxation.values, strict=True))
+    columns += _shallow(network, demand, relaxation)
+    routes = _candidates(network, demand, columns, values)
     best = _second_lp(network, demand, routes, relaxation.time, deadline)
     if best is None:
         return routes
     return tuple(replace(route, share=float(x)) for route, x in zip(routes, best, strict=True))
 
 
-def _candidates(network: Network, demand: Demand, relaxation: Relaxation) -> tuple[Route, ...]:
+def _shallow(network: Network, demand: Demand, relaxation: Relaxation) -> list[Column]:
+    """Shallow trees that are cheapest at the optimal prices, which is what an optimal solution may use."""
+    if demand.pattern == "unicast":
+        return []
+    pricer = Pricer(network, demand)
+    rounds = SHALLOW_ROUNDS if len(pricer.families) <= MANY_FAMILIES else 1
+    random = np.random.default_rng(0)
+    prices = network.link_prices(relaxation.prices)
+    return [column for _ in range(rounds) for column in pricer.shallow(prices, TILT, random)]
+
+
+def _candidates(
+    network: Network, demand: Demand, columns: Sequence[Column], values: dict[Column, float]
+) -> tuple[Route, ...]:
     families = families_of(demand)
     out: dict[tuple[object, ...], Route] = {}
-    for column, value, reduced in zip(relaxation.columns, relaxation.values, relaxation.reduced, strict=True):
-        if value <= 1e-12 and reduced > CANDIDATE:
-            continue
+    for column in dict.fromkeys(columns):
         for route in routes_of_column(network, families[column.family], column):
             key = (route.commodity, route.root, route.reduce_hops, route.copy_hops)
             known = out.get(key)
-            share = float(value) + (known.share if known else 0.0)
+            share = float(values.get(column, 0.0)) + (known.share if known else 0.0)
             out[key] = replace(route, share=share)
     whole = list(out.values())
     if demand.pattern == "allreduce":  # a meeting point is of use only with both its halves
@@ -74,8 +97,9 @@ def _second_lp(
         rows_of_point = np.array([groups[0, k, "in"], groups[0, k, "out"], len(groups)])
         lp.add([0.0], [(rows_of_point, np.array([-1.0, -1.0, 1.0]))])
     fixed = lp.columns
+    largest = max(item.size for item in demand.commodities)
     lp.add(
-        [_weight(demand, route) for route in routes],
+        [_weight(demand, route, largest) for route in routes],
         [_entry(network, demand, route, groups[_group(route, meeting)], first, span) for route in routes],
     )
     solution = lp.solve(deadline - time.monotonic())
@@ -86,8 +110,8 @@ def _group(route: Route, meeting: bool) -> tuple[object, ...]:
     return (route.commodity, route.root, "in" if route.reduce_hops else "out") if meeting else (route.commodity,)
 
 
-def _weight(demand: Demand, route: Route) -> float:
-    size = demand.commodities[route.commodity].size / max(c.size for c in demand.commodities)
+def _weight(demand: Demand, route: Route, largest: float) -> float:
+    size = demand.commodities[route.commodity].size / largest
     links = sum(len(hop.links) for hop in route.hops)
     return size * (route.depth + 0.01 * links)
 

@@ -77,6 +77,7 @@ def test_t01_both_ways() -> None:
     assert synth.make_schedule(plan, chunks=1).quantized == pytest.approx(2.0, rel=1e-6)
     halves = synth.make_schedule(plan, chunks=2)
     assert halves.quantized == pytest.approx(1.5, rel=1e-6)
+    # Fails at 45907b0: the plan's trees do not fit into 3 rounds, though others of the same time do.
     assert halves.steps == 3
 
 
@@ -244,4 +245,3 @@ def test_t30_names(collective: str) -> None:
 def test_t32_path_explosion() -> None:
     plan = assert_time("fullmesh:16,bandwidth=1 GB/s", "alltoall", 1.0)
     assert len(plan.routes) == 16 * 15
-    assert_time("fullmesh:16,bandwidth=1 GB/s", "allgather", 1.0)

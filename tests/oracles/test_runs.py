@@ -18,8 +18,9 @@ import pytest
 import synth
 from synth.cli import main
 from synth.demand import read_matrix
+from synth.solver import Progress
 from synth.topology import import_simai_text, load_topology
-from tests.reference_lp import duplex, machine
+from tests.reference_lp import machine, time_of_routes
 
 GB = 1e9
 ONE_WAY_RING = "ring:4,bandwidth=1 GB/s,both_ways=false"
@@ -73,6 +74,17 @@ def test_t15_the_search_finds_four_chunks() -> None:
     assert coarse["quantized_us"] == pytest.approx(0.8e6 / 3, rel=1e-6)
 
 
+def test_t15_the_search_keeps_the_asked_loss() -> None:
+    """25 and 1 GB/s: 25 of 26 chunks is the coarsest split that loses at most 2 %; any fewer lose 4 % or more."""
+    # Fails at 45907b0: the search ends at 24 chunks with a loss of 4 %, without a word.
+    topology = machine(2, [(0, 1, 25.0), (0, 1, 1.0)])
+    plan = synth.solve(topology, "sendrecv", GB, root=0)
+    schedule = synth.make_schedule(plan, max_loss=0.02)
+    assert schedule.loss <= 0.02
+    assert schedule.chunks_per_shard == 26
+    assert synth.make_schedule(plan, chunks=26).quantized == pytest.approx(plan.time, rel=1e-6)
+
+
 def test_t15_three_equal_paths() -> None:
     topology = machine(2, [(0, 1, 1.0)] * 3)
     plan = synth.solve(topology, "sendrecv", GB, root=0)
@@ -90,11 +102,14 @@ def eight() -> synth.Plan:
     return synth.solve("fullmesh:8", "alltoall", 8 * GB)
 
 
-def test_t16_4096_chunks_per_pair_are_lowered(eight: synth.Plan) -> None:
-    program = synth.lower(synth.make_schedule(eight, chunks=4096))
+@pytest.mark.parametrize("chunks", [1000, 4096])
+def test_t16_chunks_per_pair_that_fit_are_lowered(eight: synth.Plan, chunks: int) -> None:
+    """Pieces of up to 71 chunks need 58 steps per peer and direction for 4096: far below any limit but the offset's."""
+    # Fails at 45907b0: runs are cut into pieces of 12, so each rank has 4884 XML elements (4095 fit).
+    program = synth.lower(synth.make_schedule(eight, chunks=chunks))
     draft = program.draft
-    assert draft.semantics.nchunks == 8 * 4096
-    assert {(gpu.i_chunks, gpu.o_chunks) for gpu in draft.gpus} == {(32768, 32768)}
+    assert draft.semantics.nchunks == 8 * chunks
+    assert {(gpu.i_chunks, gpu.o_chunks) for gpu in draft.gpus} == {(8 * chunks, 8 * chunks)}
     steps = [step for gpu in draft.gpus for block in gpu.blocks for step in block.steps]
     assert max(step.cnt for step in steps) <= 71
     assert max(max(step.srcoff, step.dstoff) for step in steps) <= 32767
@@ -165,25 +180,31 @@ def test_t24_no_file_after_the_limit(
 
 def test_t24_what_the_limit_cuts_short_is_not_called_optimal() -> None:
     """The deadline passes while the first progress is reported, so there is a plan but no proof of its optimality."""
-    topology = synth.resolve("mesh2d:3x4")
-    reports: list[object] = []
 
-    def dawdle(report: object) -> None:
+    def dawdle(report: Progress) -> None:
         reports.append(report)
-        time.sleep(0 if len(reports) > 1 else 2.1)
+        time.sleep(0.8 if len(reports) == 1 else 0)
 
-    plan = synth.solve(topology, "allgather", 12 * GB, time_limit=2.0, progress=dawdle)
-    best = synth.solve(topology, "allgather", 12 * GB).time
-    assert len(reports) <= 2
-    assert plan.bound <= best * (1 + 1e-9)
-    assert plan.time >= best * (1 - 1e-9)
-    assert plan.gap > 1e-6
+    for name in ("cluster:box=dgx-a100,hosts=2", "mesh2d:4x4", "mi250-16", "torus2d:4x4"):
+        whole: list[Progress] = []
+        best = synth.solve(name, "alltoall", 16 * GB, progress=whole.append).time
+        if len(whole) < 3:
+            continue  # so quick that nothing can be cut short
+        reports: list[Progress] = []
+        plan = synth.solve(name, "alltoall", 16 * GB, time_limit=0.7, progress=dawdle)
+        assert plan.bound <= best * (1 + 1e-9)
+        assert plan.time >= best * (1 - 1e-9)
+        assert time_of_routes(plan) == pytest.approx(plan.time, rel=1e-9)
+        if plan.gap > 1e-6:
+            break
+    else:
+        pytest.fail("no solve was cut short")
     assert plan.status == "feasible"
     assert "feasible, gap" in plan.summary()
     assert "optimal" not in plan.summary()
-    result = synth.Result(plan, synth.make_schedule(plan, chunks=2), synth.lower(synth.make_schedule(plan, chunks=2)))
-    assert result.to_dict()["status"] == "feasible"
-    assert result.to_dict()["gap"] == plan.gap
+    schedule = synth.make_schedule(plan, chunks=1)
+    found = synth.Result(plan, schedule, synth.lower(schedule)).to_dict()
+    assert (found["status"], found["gap"]) == ("feasible", plan.gap)
 
 
 # T25, T31 bad input
@@ -276,7 +297,11 @@ def test_t31_matrix_of_the_wrong_shape(tmp_path: Path, monkeypatch: pytest.Monke
         ("broadcast", {"size": GB, "ranks": [2]}),
         ("sendrecv", {"size": GB, "ranks": [2]}),
         ("allgather", {"size": 0}),
+        ("alltoall", {"size": 0}),
+        # The next three fail at 45907b0: an empty program is made and the verifier refuses it (exit code 5).
         ("allreduce", {"size": 0}),
+        ("broadcast", {"size": 0}),
+        ("reduce", {"size": 0}),
         ("alltoallv", {"matrix": np.zeros((4, 4))}),
         ("alltoallv", {"matrix": np.diag([1e6, 2e6, 0.0, 1e6])}),
         ("reducescatter", {"shards": [0.0] * 4}),
@@ -364,11 +389,7 @@ def test_t35_latency() -> None:
     assert "bandwidth only" in three.plan.summary()
 
 
-def test_t35_switches_cut_through_or_add_their_latency() -> None:
+def test_t35_latency_of_every_link() -> None:
     """The latency of every link counts, whatever stands between."""
     star = synth.synthesize("switch:2,latency=5 us", "sendrecv", 1000, root=0, chunks=1).schedule
     assert star.simulated >= (10 + 0.04) * 1e-6 * (1 - 1e-9)
-
-
-def test_duplex_helper() -> None:
-    assert duplex([(0, 1, 2.0)]) == [(0, 1, 2.0), (1, 0, 2.0)]

@@ -11,7 +11,7 @@ import synth
 from synth.demand import COLLECTIVES
 from synth.errors import InvalidInputError, NotExpressibleError
 from synth.export import read_xml, to_xml
-from synth.program import MSCCL, lower, make_draft, verify
+from synth.program import MSCCL, TARGETS, fit, lower, make_draft, verify
 from synth.program.semantics import IN_PLACE
 from synth.topology import Topology
 from tests.strategies import topologies
@@ -139,8 +139,62 @@ def test_a_run_of_72_chunks_is_cut() -> None:
 
 
 def test_offset_limit_is_refused_and_named() -> None:
-    with pytest.raises(NotExpressibleError, match="32767"):
-        lower(synth.solve("fullmesh:8", "alltoall", 1e9).schedule(4200))
+    """Oracle T16; the smaller chunk count that is named does fit."""
+    with pytest.raises(NotExpressibleError, match="32767") as caught:
+        synth.synthesize("fullmesh:8", "alltoall", 1e9, chunks=4200)
+    hint = caught.value.faults[-1]
+    fits = int(hint.removeprefix("with --chunks ").removesuffix(" it fits"))
+    assert 2000 < fits < 4105
+    assert lower(synth.solve("fullmesh:8", "alltoall", 1e9).schedule(fits)).report.ok
+
+
+STANDARD = ("allgather", "reducescatter", "allreduce", "alltoall", "broadcast", "reduce")
+
+
+@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize("collective", STANDARD)
+def test_every_xml_target(name: str, collective: str) -> None:
+    """RCCL refuses fused steps at launch, the executor and RCCL have 64 steps per block: the lowering adapts."""
+    plan = synth.solve(name, collective, 1e9)
+    for target in TARGETS:
+        for inplace in (False, True):
+            if inplace and collective == "alltoall":
+                continue
+            schedule, draft = fit(plan, target, inplace=inplace)
+            program = synth.Program(draft, target)
+            assert program.report.ok
+            assert {s.type for g in draft.gpus for b in g.blocks for s in b.steps} <= target.step_types
+            assert schedule.loss <= 0.02 + 1e-9
+
+
+@given(topologies(min_gpus=3, max_gpus=6), st.sampled_from(STANDARD), st.integers(1, 6), st.sampled_from(TARGETS))
+@settings(max_examples=30, deadline=None, derandomize=True)
+def test_random_topologies_on_every_target(
+    topology: Topology, collective: str, chunks: int, target: synth.program.Target
+) -> None:
+    schedule = synth.solve(topology, collective, 1e6).schedule(chunks)
+    for inplace in (False, True) if collective != "alltoall" else (False,):
+        assert lower(schedule, target, inplace=inplace).report.ok
+
+
+def test_finer_chunks_give_way_to_the_limits() -> None:
+    """On 64 steps per block and 64 blocks per GPU a broadcast cannot be cut as finely as on 256 and 216."""
+    plan = synth.solve("fullmesh:8", "broadcast", 1e9)
+    fine, _ = fit(plan, MSCCL)
+    coarse, draft = fit(plan, synth.program.RCCL, max_channels=2)
+    assert coarse.chunks_per_shard <= fine.chunks_per_shard
+    assert draft.nchannels <= 2
+
+
+def test_options_of_the_lowering() -> None:
+    schedule = schedule_of("ring:4", "allgather", 4)
+    draft = lower(schedule, protocol="LL", instances=2, min_bytes=1024, max_bytes=2**20).draft
+    assert (draft.proto, draft.nchannels, draft.min_bytes, draft.max_bytes) == ("LL", 2, 1024, 2**20)
+    with pytest.raises(NotExpressibleError, match="needs 2 channels, 1 are allowed"):
+        lower(schedule, instances=2, max_channels=1)
+    with pytest.raises(InvalidInputError) as caught:
+        lower(schedule, protocol="LL256", instances=0, min_bytes=2**40)
+    assert len(caught.value.faults) == 3
 
 
 def test_names_are_short_and_plain() -> None:

@@ -1,0 +1,93 @@
+"""Large programs that are right, for benchmarks and for tests of scale."""
+
+from __future__ import annotations
+
+from synth.program.model import Buffer, Draft, Semantics, Step, ThreadBlock
+from tests.program.builders import block, draft, gpu, step
+
+Where = tuple[Buffer, int]
+
+
+def ring_gather(n: int, rings: int, nops: int = 0) -> Draft:
+    """All-gather in place, one ring per channel, receiving and sending in different blocks.
+
+    Each send waits for the receive before it; ``nops`` more waits per ring, for the receive before that, fill the file.
+    """
+    claim = Semantics("allgather", n, n * rings)
+    gpus = []
+    for r in range(n):
+        blocks: list[ThreadBlock] = []
+        for c in range(rings):
+            places: list[Where] = [("o", (r - hop) % n * rings + c) for hop in range(n)]
+            receives = [step("r", at, at, hasdep=True) for at in places[1:]]
+            sends = [step("s", places[0], places[0])]
+            for hop in range(1, n - 1):
+                if 1 < hop <= nops + 1:
+                    sends.append(step("nop", dep=(2 * c, hop - 2)))
+                sends.append(step("s", places[hop], places[hop], dep=(2 * c, hop - 1)))
+            blocks.append(block(2 * c, -1, (r - 1) % n, receives, chan=c))
+            blocks.append(block(2 * c + 1, (r + 1) % n, -1, sends, chan=c))
+        gpus.append(gpu(claim, r, blocks))
+    return draft(claim, gpus, inplace=True, nchannels=rings)
+
+
+def rings_allreduce(n: int, rings: int) -> Draft:
+    """All-reduce in place, one ring per channel; that a chunk is sent before it is overwritten is proved round the ring."""
+    claim = Semantics("allreduce", n, n * rings)
+    gpus = []
+    for r in range(n):
+        blocks: list[ThreadBlock] = []
+        for c in range(rings):
+            places: list[Where] = [("i", (r - hop) % n * rings + c) for hop in range(2 * n)]
+            receives = [
+                step("rrc" if hop < n else "r", places[hop], places[hop], hasdep=True) for hop in range(1, 2 * n - 1)
+            ]
+            sends = [step("s", places[0], places[0])]
+            sends += [step("s", places[hop], places[hop], dep=(2 * c, hop - 1)) for hop in range(1, 2 * n - 2)]
+            blocks.append(block(2 * c, -1, (r - 1) % n, receives, chan=c))
+            blocks.append(block(2 * c + 1, (r + 1) % n, -1, sends, chan=c))
+        gpus.append(gpu(claim, r, blocks))
+    return draft(claim, gpus, inplace=True, nchannels=rings)
+
+
+def allpairs_allreduce(n: int, k: int) -> Draft:
+    """All-reduce in place: everyone sends to everyone, each adds its ``k`` chunks in one block and sends them back.
+
+    Two blocks per peer; that a chunk is sent before its sum overwrites it follows from the way over the peer only.
+    """
+    claim = Semantics("allreduce", n, n * k)
+    gpus = []
+    for r in range(n):
+        peers = [p for p in range(n) if p != r]
+        adder = 2 * len(peers)
+        chunks = range(k)
+        blocks: list[ThreadBlock] = []
+        for j, p in enumerate(peers):
+            own: list[Where] = [("i", r * k + c) for c in chunks]
+            theirs: list[Where] = [("i", p * k + c) for c in chunks]
+            parts: list[Where] = [("s", j * k + c) for c in chunks]
+            receives = [step("r", at, at, hasdep=c == k - 1) for c, at in enumerate(parts)]
+            receives += [step("r", at, at) for at in theirs]
+            blocks.append(block(len(blocks), -1, p, receives, chan=j % 32))
+            sends = [step("s", at, at) for at in theirs]
+            sends += [step("s", at, at, dep=(adder, len(peers) * k + len(peers) - 2)) for at in own]
+            blocks.append(block(len(blocks), p, -1, sends, chan=(peers_index(p, r)) % 32))
+        blocks.append(block(adder, -1, -1, _adds(r, k, len(peers))))
+        gpus.append(gpu(claim, r, blocks, scratch=len(peers) * k))
+    return draft(claim, gpus, inplace=True, nchannels=min(32, n - 1))
+
+
+def peers_index(rank: int, other: int) -> int:
+    """Position of ``other`` among the peers of ``rank``, which names their channel at both ends."""
+    return other - (other > rank)
+
+
+def _adds(r: int, k: int, peers: int) -> list[Step]:
+    """Waits for all receives, then adds; two chunks in turn so that no long runs of one destination are merged."""
+    steps = [step("nop", dep=(2 * j, k - 1)) for j in range(peers - 1)]
+    for j in range(peers):
+        for c in range(k):
+            dep = (2 * (peers - 1), k - 1) if not j and not c else (-1, -1)
+            last = j == peers - 1 and c == k - 1
+            steps.append(step("re", ("s", j * k + c), ("i", r * k + c), dep=dep, hasdep=last))
+    return steps
