@@ -31,8 +31,13 @@ def passes(image: Image, order: Ints, sources: Ints, fine: bool = False) -> list
 def _most_alive(image: Image, order: Ints, fine: bool) -> int:
     """Most messages and signals under way at one time in this order, in rows of a clock."""
     rows = image.cnt if fine else np.minimum(image.cnt, 2)
-    awaited = np.bincount(image.wait, minlength=image.ops) > 0
+    position = np.empty(image.ops, dtype=np.int64)
+    position[order] = np.arange(image.ops)
+    last_use = np.full(image.ops, -1, dtype=np.int64)
+    np.maximum.at(last_use, image.wait, np.repeat(position, np.diff(image.wait_first)))
+    awaited = last_use >= 0
     change = (rows * image.sends - rows * image.receives + awaited)[order]
+    np.subtract.at(change, last_use[awaited], 1)
     return int(np.cumsum(change).max(initial=0))
 
 

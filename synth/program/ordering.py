@@ -24,9 +24,11 @@ from synth.program.image import Image
 from synth.program.reach import Reach
 from synth.program.timeline import Timeline
 
-_EAGER_PASSES = 2
-_SEARCH_STEPS = 300
-_TRIAL = 200
+# Costs in edges of a search, which take about a microsecond: an op in a sweep, and a thousand entries of its clock.
+_SWEEP_OP = 4
+_SWEEP_ENTRIES = 1 / 1000
+_SEARCH_MOST = 20_000
+_TRIAL = 100
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -133,9 +135,7 @@ class Order:
         """Those questions whose answer is no."""
         if not len(questions):
             return questions
-        sources = self.image.unit[questions.first]
-        if len(passes(self.image, self.order, sources)) > _EAGER_PASSES:
-            questions = questions.where(~self._searched(questions))
+        questions = questions.where(~self._searched(questions))
         late = self._swept(questions, fine=False)
         rough = (late.length > 1) | (late.second_chunk > 0)
         exact, again = late.where(~rough), late.where(rough)
@@ -149,30 +149,34 @@ class Order:
             ~sweep(self.image, self.time, self.order, (q.first, begin, q.second, q.second_chunk, q.length), fine)
         )
 
+    def _sweep_cost(self, q: Questions) -> float:
+        groups = passes(self.image, self.order, self.image.unit[q.first])
+        return self.image.ops * (_SWEEP_OP * len(groups) + _SWEEP_ENTRIES * sum(map(len, groups)))
+
     def _searched(self, q: Questions) -> Flags:
-        """Questions that a search from both ends settles with yes.
+        """Questions that a search from both ends settles with yes, as long as that is cheaper than a sweep.
 
         One answer settles others: what holds for a later chunk of the first block and an earlier one of the second
         holds for all the pairs outside.
         """
+        settled = np.zeros(len(q), dtype=np.bool_)
+        budget = self._sweep_cost(q)
         reach = Reach(self.image, self.time)
         unit, start = self.image.unit, self.time.start
         first, second = self._last_time(q), start[q.second] + q.second_chunk
         pairs = unit[q.first] * self.image.units + unit[q.second]
         at = np.lexsort((-first, second, pairs))
-        settled = np.zeros(len(q), dtype=np.bool_)
-        pair, best, tried, failed = -1, -1, 0, 0
+        pair, best, tried = -1, -1, 0
         rows = zip(at.tolist(), pairs[at].tolist(), first[at].tolist(), second[at].tolist(), strict=True)
-        for k, now, t1, t2 in rows:
+        for done, (k, now, t1, t2) in enumerate(rows):
             if now != pair:
                 pair, best = now, -1
             if t1 > best:
-                source, goal = divmod(now, self.image.units)
                 tried += 1
-                if not reach.ordered(source, t1, goal, t2, _SEARCH_STEPS):
-                    failed += 1
-                    if failed > max(_TRIAL, tried // 4):
-                        break
+                if tried % _TRIAL == 0 and reach.looked * len(q) > 2 * budget * (done + 1):
+                    break
+                source, goal = divmod(now, self.image.units)
+                if not reach.ordered(source, t1, goal, t2, _SEARCH_MOST):
                     continue
                 best = t1
             settled[k] = True

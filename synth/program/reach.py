@@ -31,7 +31,13 @@ class _Neighbours:
 
 
 class Reach:
-    """Searches on one program; what is learnt about a block is kept."""
+    """Searches on one program; what is learnt about a block is kept.
+
+    Attributes
+    ----------
+    looked
+        Edges looked at so far, the measure of its cost.
+    """
 
     def __init__(self, image: Image, time: Timeline) -> None:
         self.image = image
@@ -44,32 +50,39 @@ class Reach:
             for k in range(self.wait_first[op], self.wait_first[op + 1]):
                 self.awaited_by[self.unit[self.wait[k]]].append((self.wait[k], op))
         self.known: dict[int, _Neighbours] = {}
+        self.looked = 0
 
     def ordered(self, source: int, tick: int, goal: int, goal_tick: int, most: int) -> bool:
         """Whether tick ``tick`` of block ``source`` comes before tick ``goal_tick`` of block ``goal``.
 
-        Gives up with False after ``most`` expansions.
+        Gives up with False after looking at ``most`` edges.
         """
         after, before = {source: tick}, {goal: goal_tick + 1}
         ahead, behind = deque([source]), deque([goal])
-        while ahead and behind and most > 0:
-            most -= 1
-            if len(ahead) <= len(behind):
+        # Both sides look at about equally many edges, so that a block with many neighbours is met rather than left.
+        forth, back = 0, 0
+        while ahead and behind and forth + back < most:
+            if forth <= back:
                 u = ahead.popleft()
                 for v, f in self.forward(u, after[u]):
+                    forth += 1
                     if v not in after or f < after[v]:
                         if f < before.get(v, -1):
+                            self.looked += forth + back
                             return True
                         after[v] = f
                         ahead.append(v)
             else:
                 u = behind.popleft()
                 for v, b in self.backward(u, before[u]):
+                    back += 1
                     if b > before.get(v, -1):
                         if v in after and after[v] < b:
+                            self.looked += forth + back
                             return True
                         before[v] = b
                         behind.append(v)
+        self.looked += forth + back
         return False
 
     def forward(self, u: int, tick: int) -> list[tuple[int, int]]:

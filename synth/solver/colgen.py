@@ -90,7 +90,7 @@ class ColumnGeneration:
         hints
             Row prices that may prove a good bound.
         """
-        self._check_time(None)
+        self._check_time()
         best_prices = 1.0 / (len(self.network.capacity) * self.network.capacity)
         priced = self._price(best_prices)
         best = priced.bound
@@ -108,7 +108,6 @@ class ColumnGeneration:
         while True:
             solved = self._lp.solve(self.deadline - time.monotonic())
             if solved is None:
-                self._check_time(solution)
                 break
             solution, iteration = solved, iteration + 1
             plan, duals = solution.objective * self._scale, self._row_prices(solution)
@@ -123,20 +122,20 @@ class ColumnGeneration:
                 break  # no column improves the master: its value is optimal up to its own tolerances
             if plan - best <= self.gap * plan or time.monotonic() >= self.deadline:
                 break
+        if solution is None:
+            return self._unsolved(best, best_prices)
         return self._result(solution, best, best_prices, iteration)
 
     def _price(self, prices: Floats) -> Priced:
-        total = float(self.network.capacity @ (prices + self._floor))
-        prices = (prices + self._floor) / total
-        return self._pricer.price(self.network.link_prices(prices))
+        return self._pricer.price(self.network.link_prices(self._floored(prices)))
 
     def _tell(self, iteration: int, plan: float, bound: float) -> float:
         if self.report is not None:
             self.report(Progress(iteration, time.monotonic() - self._began, plan, bound, len(self._columns)))
         return (plan - bound) / plan
 
-    def _check_time(self, solution: LpSolution | None) -> None:
-        if solution is None and time.monotonic() >= self.deadline:
+    def _check_time(self) -> None:
+        if time.monotonic() >= self.deadline:
             raise LimitReachedError("no solution within the time limit: give --time-limit more seconds")
 
     def _seed_time(self, priced: Priced) -> float:
@@ -187,9 +186,25 @@ class ColumnGeneration:
         duals = np.maximum(-solution.duals[self._first_row :], 0.0) / self.network.capacity
         return np.asarray(duals / float(self.network.capacity @ duals))
 
-    def _result(self, solution: LpSolution | None, bound: float, prices: Floats, iterations: int) -> Relaxation:
-        if solution is None:
-            raise LimitReachedError("no solution within the time limit: give --time-limit more seconds")
+    def _unsolved(self, bound: float, prices: Floats) -> Relaxation:
+        """Out of time before the first master: the columns so far in equal parts, each family served once."""
+        values = np.zeros(len(self._columns))
+        if self._meeting:
+            point = self._columns[0].family // 2
+            pair = [next(k for k, c in enumerate(self._columns) if c.family == f) for f in (2 * point, 2 * point + 1)]
+            values[pair] = 1.0
+        else:
+            counts = np.bincount([c.family for c in self._columns], minlength=len(self._families))
+            values[:] = [1.0 / counts[c.family] for c in self._columns]
+        load = np.sum([value * rows for value, rows in zip(values, self._bytes, strict=True)], axis=0)
+        span = float((load / self.network.capacity).max())
+        return Relaxation(tuple(self._columns), values, span, bound, self._floored(prices), np.zeros(len(values)), 0)
+
+    def _floored(self, prices: Floats) -> Floats:
+        """Prices with their floor, scaled to sum(capacity x price) = 1."""
+        return np.asarray((prices + self._floor) / float(self.network.capacity @ (prices + self._floor)))
+
+    def _result(self, solution: LpSolution, bound: float, prices: Floats, iterations: int) -> Relaxation:
         count = len(solution.values) - self._fixed  # columns added after the last solve have no value yet
         values = np.append(np.maximum(solution.values[self._fixed :], 0.0), np.zeros(len(self._columns) - count))
         duals = self._row_prices(solution)
@@ -201,7 +216,7 @@ class ColumnGeneration:
             values,
             solution.objective * self._scale,
             bound,
-            (prices + self._floor) / float(self.network.capacity @ (prices + self._floor)),
+            self._floored(prices),
             reduced,
             iterations,
         )

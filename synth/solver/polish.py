@@ -38,9 +38,11 @@ def polish(network: Network, demand: Demand, relaxation: Relaxation, deadline: f
         if value > 1e-12 or reduced <= CANDIDATE
     ]
     values = dict(zip(relaxation.columns, relaxation.values, strict=True))
-    columns += _shallow(network, demand, relaxation)
+    late = time.monotonic() >= deadline
+    if not late:
+        columns += _shallow(network, demand, relaxation)
     routes = _candidates(network, demand, columns, values)
-    best = _second_lp(network, demand, routes, relaxation.time, deadline)
+    best = None if late else _second_lp(network, demand, routes, relaxation.time, deadline)
     if best is None:
         return routes
     return tuple(replace(route, share=float(x)) for route, x in zip(routes, best, strict=True))

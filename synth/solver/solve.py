@@ -150,28 +150,34 @@ class _Solve:
         hints = [relaxation.prices for _, relaxation in halves]
         if len(hints) == 2:
             hints.append((hints[0] + hints[1]) / 2)
-        free = self._relax(self.demand, seeds, hints)
-        if len(halves) < 2:
-            columns = self._columns(self.demand, free)
-            span = self._time(self.demand, join_halves(columns))
-            plan = self._plan(columns, span, free.prices, "tree", _effort(free))
-            return replace(plan, alternatives={"tree": span})
-        composed = tuple(
-            replace(route, commodity=0, share=route.share / len(self.demand.ranks))
+        try:
+            free = self._relax(self.demand, seeds, hints)
+        except LimitReachedError:
+            if len(halves) < 2:
+                raise
+            free = None
+        times = {} if free is None else {"tree": free.time}
+        if len(halves) == 2:
+            times["reducescatter+allgather"] = total = sum(relaxation.time for _, relaxation in halves)
+        if free is not None and (len(halves) < 2 or total > free.time * (1 + TIE)):
+            columns, method = self._columns(self.demand, free), "tree"
+        else:
+            # Both phases share the links in one pipeline, so the time is at most the sum of theirs.
+            columns, method = self._composed(halves), "reducescatter+allgather"
+        span = self._time(self.demand, join_halves(columns))
+        prices = [free.prices] if free is not None else hints
+        effort = _effort(halves[0][1] if free is None else free)
+        plans = [self._plan(columns, span, candidate, method, effort) for candidate in prices]
+        return replace(max(plans, key=lambda plan: plan.bound), alternatives=times)
+
+    def _composed(self, halves: list[tuple[Demand, Relaxation]]) -> tuple[Route, ...]:
+        """Columns of reduce-scatter and all-gather as halves of all-reduce routes with equal shards."""
+        ranks = len(self.demand.ranks)
+        return tuple(
+            replace(route, commodity=0, share=route.share / ranks)
             for part, relaxation in halves
             for route in self._columns(part, relaxation)
         )
-        total = sum(relaxation.time for _, relaxation in halves)
-        times = {"tree": free.time, "reducescatter+allgather": total}
-        if total <= free.time * (1 + TIE):
-            # Both phases share the links in one pipeline, so this is at most the sum of their times.
-            span = self._time(self.demand, join_halves(composed))
-            plan = self._plan(composed, span, free.prices, "reducescatter+allgather", _effort(free))
-        else:
-            columns = self._columns(self.demand, free)
-            span = self._time(self.demand, join_halves(columns))
-            plan = self._plan(columns, span, free.prices, "tree", _effort(free))
-        return replace(plan, alternatives=times)
 
     def _halves(self) -> list[tuple[Demand, Relaxation]]:
         """Reduce-scatter and all-gather with equal shards; empty when there is no time or no way for them."""

@@ -56,38 +56,33 @@ def allpairs_allreduce(n: int, k: int) -> Draft:
     Two blocks per peer; that a chunk is sent before its sum overwrites it follows from the way over the peer only.
     """
     claim = Semantics("allreduce", n, n * k)
+    channels = max(1, n // 16)
     gpus = []
     for r in range(n):
         peers = [p for p in range(n) if p != r]
-        adder = 2 * len(peers)
-        chunks = range(k)
-        blocks: list[ThreadBlock] = []
+        blocks = [block(0, -1, -1, _adds(r, k, len(peers)))]
+        own: list[Where] = [("i", r * k + c) for c in range(k)]
         for j, p in enumerate(peers):
-            own: list[Where] = [("i", r * k + c) for c in chunks]
-            theirs: list[Where] = [("i", p * k + c) for c in chunks]
-            parts: list[Where] = [("s", j * k + c) for c in chunks]
+            theirs: list[Where] = [("i", p * k + c) for c in range(k)]
+            parts: list[Where] = [("s", j * k + c) for c in range(k)]
             receives = [step("r", at, at, hasdep=c == k - 1) for c, at in enumerate(parts)]
             receives += [step("r", at, at) for at in theirs]
-            blocks.append(block(len(blocks), -1, p, receives, chan=j % 32))
+            blocks.append(block(len(blocks), -1, p, receives, chan=(r + p) % channels))
+        for p in peers:
+            theirs = [("i", p * k + c) for c in range(k)]
             sends = [step("s", at, at) for at in theirs]
-            sends += [step("s", at, at, dep=(adder, len(peers) * k + len(peers) - 2)) for at in own]
-            blocks.append(block(len(blocks), p, -1, sends, chan=(peers_index(p, r)) % 32))
-        blocks.append(block(adder, -1, -1, _adds(r, k, len(peers))))
+            sends += [step("s", at, at, dep=(0, len(peers) * k + len(peers) - 2)) for at in own]
+            blocks.append(block(len(blocks), p, -1, sends, chan=(r + p) % channels))
         gpus.append(gpu(claim, r, blocks, scratch=len(peers) * k))
-    return draft(claim, gpus, inplace=True, nchannels=min(32, n - 1))
-
-
-def peers_index(rank: int, other: int) -> int:
-    """Position of ``other`` among the peers of ``rank``, which names their channel at both ends."""
-    return other - (other > rank)
+    return draft(claim, gpus, inplace=True, nchannels=channels)
 
 
 def _adds(r: int, k: int, peers: int) -> list[Step]:
     """Waits for all receives, then adds; two chunks in turn so that no long runs of one destination are merged."""
-    steps = [step("nop", dep=(2 * j, k - 1)) for j in range(peers - 1)]
+    steps = [step("nop", dep=(1 + j, k - 1)) for j in range(peers - 1)]
     for j in range(peers):
         for c in range(k):
-            dep = (2 * (peers - 1), k - 1) if not j and not c else (-1, -1)
+            dep = (peers, k - 1) if not j and not c else (-1, -1)
             last = j == peers - 1 and c == k - 1
             steps.append(step("re", ("s", j * k + c), ("i", r * k + c), dep=dep, hasdep=last))
     return steps
