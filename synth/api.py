@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from synth.demand import Demand, make_demand
 from synth.program import MSCCL, Program, Target, fit, target_named
@@ -117,6 +117,7 @@ def solve(
     gap: float = 1e-6,
     time_limit: float = 60.0,
     progress: Callable[[Progress], None] | None = None,
+    symmetry: Literal["auto", "off"] = "auto",
 ) -> Plan:
     """Certified traffic splits of a collective on a topology.
 
@@ -126,7 +127,7 @@ def solve(
         A :class:`Topology`, a file, or a built-in name such as ``"dgx1-v100"``.
     collective, size, ranks, root, matrix, shards
         See :func:`synth.demand.make_demand`; a ready :class:`Demand` may be given instead of a name.
-    gap, time_limit, progress
+    gap, time_limit, progress, symmetry
         See :func:`synth.solver.solve`.
 
     Returns
@@ -145,7 +146,7 @@ def solve(
         demand = collective
     else:
         demand = make_demand(machine, collective, size, ranks=ranks, root=root, matrix=matrix, shards=shards)
-    return solve_plan(machine, demand, gap=gap, time_limit=time_limit, progress=progress)
+    return solve_plan(machine, demand, gap=gap, time_limit=time_limit, progress=progress, symmetry=symmetry)
 
 
 def synthesize(

@@ -61,7 +61,9 @@ def solve(
     protocol: Annotated[str, typer.Option(help="Simple, LL or LL128.")] = "Simple",
     instances: Annotated[int, typer.Option(help="Least number of channels per path.")] = 1,
     max_channels: Annotated[int | None, typer.Option(help="Most channels that the program may use.")] = None,
-    symmetry: Annotated[str, typer.Option(help="auto or off (no symmetry is used yet).")] = "auto",
+    symmetry: Annotated[
+        str, typer.Option(help="auto or off: solve one root per orbit of the machine's automorphisms, or all.")
+    ] = "auto",
     gap: Annotated[float, typer.Option(help="Relative gap at which a plan counts as optimal.")] = 1e-6,
     time_limit: Annotated[str, typer.Option(help="Wall-clock limit of the solve, such as 60s.")] = "60s",
     out: Annotated[Path | None, typer.Option(help="Folder for plan, schedule, XML and plots.")] = None,
@@ -98,6 +100,7 @@ def solve(
             gap=gap,
             time_limit=parse_time(time_limit),
             progress=report,
+            symmetry=symmetry,
         )
     if write_lp is not None:
         _write_lp(result.plan, write_lp)
@@ -111,16 +114,19 @@ def solve(
 
 @app.command()
 def verify(
-    file: Annotated[Path, typer.Argument(help="Any MSCCL XML file.")],
-    target: Annotated[str, typer.Option(help="Runtime whose limits apply.")] = "msccl",
+    file: Annotated[Path, typer.Argument(help="Any MSCCL XML file, of any dialect.")],
+    target: Annotated[str, typer.Option(help="Runtime that would load it: msccl, msccl-executor or rccl.")] = "msccl",
     ranks: Annotated[int | None, typer.Option(help="Ranks of the job; a file for another number is refused.")] = None,
+    protocol: Annotated[str | None, typer.Option(help="Replay with this protocol's FIFO, not the file's.")] = None,
+    sms: Annotated[int | None, typer.Option(help="SMs or CUs of the GPU: blocks that can be resident at once.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
 ) -> None:
-    """Check an MSCCL XML: limits, deadlocks, races, and that every output chunk is right."""
-    from synth.export import read_xml
-    from synth.program import verify as check
+    """Say whether a runtime accepts an MSCCL XML, and what happens then: data, races, deadlocks, unchecked hazards."""
+    from synth.export import verify_file
+    from synth.program import target_named
 
-    report = check(read_xml(file), _target(target), ranks=ranks)
+    runtime = target_named(target)
+    report = verify_file(file, runtime if sms is None else runtime.on_gpu(sms), ranks=ranks, protocol=protocol)
     _say(report.to_dict() if as_json else report.summary())
     if not report.ok:
         raise typer.Exit(VerificationError.exit_code)

@@ -173,7 +173,9 @@ def test_broken_xml_is_exit_5(tmp_path: Path) -> None:
     good = synth.synthesize("ring:3", "allgather", 3e9, chunks=1).xml
     path = tmp_path / "bad.xml"
     path.write_text(good.replace('type="r" srcbuf="i" srcoff="0" dstbuf="o" dstoff="0"', "", 1), encoding="utf-8")
-    assert run("verify", str(path)).returncode == 2
+    refused = run("verify", str(path))
+    assert refused.returncode == 5
+    assert "msccl rejects the file" in refused.stdout
     path.write_text(good.replace('dstbuf="o" dstoff="1"', 'dstbuf="o" dstoff="2"', 1), encoding="utf-8")
     done = run("verify", str(path))
     assert done.returncode == 5

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -86,6 +87,8 @@ def make_call(
     """
     claim, kind = draft.semantics, as_dtype(dtype)
     faults = semantics_faults(claim)
+    if os.name != "posix":
+        faults.append("programs are only run on POSIX systems (Linux, macOS): the ranks are forked")
     if op not in OPERATIONS:
         faults.append(f"operation {op!r} is not one of {', '.join(OPERATIONS)}")
     if claim.ngpus > MAX_RANKS:

@@ -21,7 +21,7 @@ from typing import Any, Final
 
 from synth.emulate.machine import job as job_module
 from synth.emulate.machine.job import Job
-from synth.errors import InvalidInputError, LimitReachedError
+from synth.errors import LimitReachedError
 
 # The folder is loaded under a name of its own: importing it as a part of synth would import the solvers.
 _BOOTSTRAP: Final = """
@@ -48,8 +48,6 @@ def shared_memory(size: int) -> Iterator[tuple[mmap.mmap, int]]:
     LimitReachedError
         When the system refuses that much.
     """
-    if not (hasattr(os, "fork") and os.name == "posix"):
-        raise InvalidInputError("a program can only be run on a POSIX system (Linux, macOS): its ranks are forked")
     try:
         memory = _nameless()
     except OSError as error:
@@ -108,7 +106,13 @@ def run_job(job: Job, memory: int) -> dict[str, Any]:
         os.close(lifeline)
         if held >= 0:
             os.close(held)
-    outcome: dict[str, Any] = json.loads(out) if process.returncode == 0 else {"outcome": "crash", "text": err.decode()}
+    return _outcome(process.returncode, out, err)
+
+
+def _outcome(code: int, out: bytes, err: bytes) -> dict[str, Any]:
+    if code < 0:
+        raise LimitReachedError(f"the emulator was ended by signal {-code} (out of memory?)")
+    outcome: dict[str, Any] = json.loads(out) if code == 0 else {"outcome": "crash", "text": err.decode()}
     if outcome["outcome"] in ("crash", "cancelled"):
         raise RuntimeError(f"the emulator failed, which is a defect of synth:\n{outcome.get('text', '')}")
     return outcome

@@ -139,7 +139,8 @@ def _wanted(call: Call, built: Built, elements: Array) -> Wanted:
     inputs = [_input_of(call, built, elements, rank) for rank in range(claim.ngpus)]
     rootless = claim.collective in ("broadcast", "reduce") and claim.root is None
     roots = (claim.members or range(claim.ngpus)) if rootless else (claim.root,)
-    return [(root, result(replace(claim, root=root), inputs, call.cut.chunk, call.op)) for root in roots]
+    with np.errstate(all="ignore"):
+        return [(root, result(replace(claim, root=root), inputs, call.cut.chunk, call.op)) for root in roots]
 
 
 def _trouble(call: Call, built: Built, control: Control, outcome: dict[str, Any]) -> tuple[str, ...]:

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Literal, cast
 
 from synth.errors import InvalidInputError
-from synth.export.xml_lexer import Element, parse_elements, unescape
+from synth.export.xml_lexer import Element, Values, parse_elements, unescape
+from synth.export.xml_tags import STEP_ATTRIBUTES
 from synth.program.model import Buffer, Draft, GpuProgram, Semantics, Step, StepType, ThreadBlock
-from synth.program.opcodes import BUFFERS
+from synth.program.opcodes import BUFFERS, STEP_TYPES
 from synth.program.semantics import EVEN, ROOTED, UNEVEN
 from synth.program.targets import MSCCL, Target
 
@@ -20,9 +21,11 @@ LEGACY_MAX_BYTES = 1 << 27
 _SHOWN = 50
 _INTEGER = re.compile(r"0|-?[1-9][0-9]{0,18}")
 _ALGO = ("name", "proto", "nchannels", "nchunksperloop", "ngpus", "coll", "inplace")
+_ALGO_ELSEWHERE = ("outofplace", "minBytes", "maxBytes")
+# Positions in STEP_ATTRIBUTES of s, srcoff, dstoff, cnt, depid and deps.
+_STEP_INTEGERS = (0, 3, 5, 6, 7, 8)
 _GPU = ("id", "i_chunks", "o_chunks", "s_chunks")
 _TB = ("id", "send", "recv", "chan")
-_STEP = ("s", "type", "srcbuf", "srcoff", "dstbuf", "dstoff", "cnt", "depid", "deps", "hasdep")
 
 
 def read_xml(source: str | os.PathLike[str], target: Target = MSCCL) -> Draft:
@@ -73,12 +76,40 @@ def _file_text(path: Path) -> str:
         raise InvalidInputError(f"{path}: byte {error.start} is not UTF-8") from error
 
 
+def claimed_semantics(algo: Element, ngpus: int, nchunks: int) -> Semantics | None:
+    """Meaning of a file with our own attributes ``semantics``, ``root``, ``member`` and ``counts``, or None.
+
+    Parameters
+    ----------
+    algo
+        The algorithm with its gpu elements.
+    ngpus, nchunks
+        Its numbers as the runtime reads them.
+    """
+    reader = _Reader(MSCCL)
+    claim = algo.attributes.get("semantics", "custom")
+    if claim not in (*EVEN, *UNEVEN) or len(algo.children) != ngpus:
+        return None
+    found = Semantics(claim, ngpus, nchunks, reader.root(algo, claim), reader.members(algo), reader.counts(algo, claim))
+    return None if reader.faults else found
+
+
+class _Decimals(dict[str | None, int | None]):
+    """Plain decimal numbers, each converted once; None for anything else."""
+
+    def __missing__(self, text: str | None) -> int | None:
+        self[text] = value = int(text) if text is not None and _INTEGER.fullmatch(text) else None
+        return value
+
+
 class _Reader:
     """Builds the model and collects the faults."""
 
     def __init__(self, target: Target) -> None:
         self.target = target
+        self.step_types = target.parsed_step_types & STEP_TYPES
         self.faults: list[str] = []
+        self.numbers = _Decimals()
 
     def draft(self, roots: Sequence[Element]) -> Draft:
         if len(roots) != 1:
@@ -86,7 +117,7 @@ class _Reader:
                 f"there must be one <algo> element, there are {len(roots)} (a runtime uses the first)"
             )
         algo = roots[0]
-        if self.complete(algo, _ALGO):
+        if self.complete(algo, (*_ALGO, *(name for name in _ALGO_ELSEWHERE if name in self.target.required))):
             gpus = tuple(self.gpu(e) for e in algo.children)
             inplace = self.flag(algo, "inplace")
             draft = Draft(
@@ -145,32 +176,36 @@ class _Reader:
         if not self.complete(e, _TB):
             return ThreadBlock(-1, -1, -1, 0, ())
         numbers = [self.integer(e, name) for name in _TB]
-        steps = tuple(self.step(s, index) for index, s in enumerate(e.children))
+        steps = tuple(self.step(line, values, index) for index, (line, values) in enumerate(e.steps))
         return ThreadBlock(numbers[0], numbers[1], numbers[2], numbers[3], steps)
 
-    def step(self, e: Element, index: int) -> Step:
-        if not self.complete(e, _STEP):
+    def step(self, line: int, values: Values, index: int) -> Step:
+        if None in values:
+            missing = [name for name, value in zip(STEP_ATTRIBUTES, values, strict=True) if value is None]
+            self.faults.append(f"line {line}: <step> lacks {', '.join(missing)}")
             return Step("nop", "i", -1, "o", -1, 0)
-        number = self.integer(e, "s")
-        if number != index:
-            self.fault(e, f's="{number}", but this is step {index} in document order, which is the order of execution')
-        return Step(
-            type=cast(StepType, self.choice(e, "type", sorted(self.target.step_types))),
-            srcbuf=cast(Buffer, self.choice(e, "srcbuf", sorted(BUFFERS))),
-            srcoff=self.integer(e, "srcoff"),
-            dstbuf=cast(Buffer, self.choice(e, "dstbuf", sorted(BUFFERS))),
-            dstoff=self.integer(e, "dstoff"),
-            cnt=self.integer(e, "cnt"),
-            depid=self.integer(e, "depid"),
-            deps=self.integer(e, "deps"),
-            hasdep=self.flag(e, "hasdep"),
-        )
+        numbers = [self.numbers[value] for value in values]
+        for k in _STEP_INTEGERS:
+            if numbers[k] is None:
+                text = f'{STEP_ATTRIBUTES[k]}="{str(values[k])[:40]}"'
+                self.faults.append(f"line {line}: {text} is not a decimal integer")
+        s, srcoff, dstoff, cnt, depid, deps = (numbers[k] or 0 for k in _STEP_INTEGERS)
+        if s != index:
+            why = f"this is step {index} in document order, which is the order of execution"
+            self.faults.append(f'line {line}: s="{s}", but {why}')
+        for k, allowed in ((1, self.step_types), (2, BUFFERS), (4, BUFFERS)):
+            if values[k] not in allowed:
+                text = f'{STEP_ATTRIBUTES[k]}="{str(values[k])[:40]}"'
+                self.faults.append(f"line {line}: {text} is not one of {', '.join(sorted(allowed))}")
+        if values[9] not in ("0", "1"):
+            self.faults.append(f'line {line}: hasdep="{str(values[9])[:40]}" must be 0 or 1')
+        kind, src, dst = cast(StepType, values[1]), cast(Buffer, values[2]), cast(Buffer, values[4])
+        return Step(kind, src, srcoff, dst, dstoff, cnt, depid, deps, values[9] == "1")
 
     def semantics(self, algo: Element) -> Semantics:
         ngpus, nchunks = self.integer(algo, "ngpus"), self.integer(algo, "nchunksperloop")
         names = {theirs: ours for ours, theirs in self.target.collectives}
-        if self.target.custom is not None:
-            names[self.target.custom] = "custom"
+        names |= dict.fromkeys(set(self.target.colls) - set(names), "custom")
         collective = names.get(self.choice(algo, "coll", sorted(names)), "custom")
         claim: Literal["custom"] | str = algo.attributes.get("semantics", collective)
         if collective != "custom" or claim == "custom":

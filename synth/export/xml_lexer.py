@@ -12,6 +12,7 @@ import re
 from dataclasses import dataclass, field
 
 from synth.errors import InvalidInputError
+from synth.export.xml_tags import ATTRIBUTE, CLOSE, STEP, STEP_ATTRIBUTES, TAG
 
 _SPACE = re.compile(r"[ \r\n]*")
 _NAME = re.compile(r"[^ >/\n\r=]*")
@@ -21,14 +22,24 @@ _CHILD = {None: "algo", "algo": "gpu", "gpu": "tb", "tb": "step"}
 _ENTITIES = (("&lt;", "<"), ("&gt;", ">"), ("&quot;", '"'), ("&apos;", "'"), ("&amp;", "&"))
 
 
+Values = tuple[str | None, ...]
+
+
 @dataclass(slots=True)
 class Element:
-    """An element of the expected nesting algo, gpu, tb, step; others are skipped while reading."""
+    """An element of the expected nesting algo, gpu, tb; others are skipped while reading.
+
+    Attributes
+    ----------
+    steps
+        Of a ``tb``: (line, values of ``STEP_ATTRIBUTES``, None where one is missing) of each step.
+    """
 
     name: str
     line: int
     attributes: dict[str, str]
     children: list[Element] = field(default_factory=list)
+    steps: list[tuple[int, Values]] = field(default_factory=list)
 
 
 def parse_elements(text: str) -> list[Element]:
@@ -57,9 +68,14 @@ class _Lexer:
         self.top: list[Element] = []
         # Open elements by name, with the element itself or None inside something that is skipped.
         self.open: list[tuple[str, Element | None]] = []
+        self.intern: dict[str, str] = {}
 
     def parse(self) -> list[Element]:
-        while self.skip_space():
+        while True:
+            if self.plain():
+                continue
+            if not self.skip_space():
+                break
             if self.peek() != "<":
                 raise self.fault(f"expected '<', found {self.peek()!r}: only spaces and newlines separate elements")
             self.at += 1
@@ -73,6 +89,34 @@ class _Lexer:
         if self.open:
             raise self.fault(f"the file ends inside <{self.open[-1][0]}>")
         return self.top
+
+    def plain(self) -> bool:
+        """Read one ordinary tag, or a run of ordinary steps; False when the next thing needs a closer look."""
+        block = self.open[-1][1] if self.open else None
+        if block is not None and block.name == "tb":
+            self.plain_steps(block)
+        found = TAG.match(self.text, self.at)
+        if found is not None:
+            pairs = ATTRIBUTE.findall(found[2])
+            attributes = dict(pairs)
+            if len(attributes) == len(pairs):
+                self.at = found.start(1)
+                line = self.line()
+                self.at = found.end()
+                self.opened(found[1], line, attributes, bool(found[3]))
+                return True
+        found = CLOSE.match(self.text, self.at)
+        if found is not None and self.open and self.open[-1][0] == found[1]:
+            self.at = found.end()
+            self.open.pop()
+            return True
+        return False
+
+    def plain_steps(self, block: Element) -> None:
+        intern = self.intern.setdefault
+        while (found := STEP.match(self.text, self.at)) is not None:
+            self.at = found.end()
+            block.steps.append((self.line(), tuple([intern(value, value) for value in found.groups()])))
 
     def line(self) -> int:
         self.lines += self.text.count("\n", self.counted, self.at)
@@ -128,10 +172,16 @@ class _Lexer:
         if self.peek() != ">":
             raise self.fault(f"expected '>' in <{name}>, found {self.peek()!r}")
         self.at += 1
+        self.opened(name, line, attributes, single)
+
+    def opened(self, name: str, line: int, attributes: dict[str, str], single: bool) -> None:
+        """Keep or skip an element."""
         parent = self.open[-1] if self.open else (None, None)
         known = name == _CHILD.get(parent[0]) and (not self.open or parent[1] is not None)
         element = Element(name, line, attributes) if known else None
-        if element is not None:
+        if element is not None and parent[1] is not None and name == "step":
+            parent[1].steps.append((line, tuple(map(attributes.get, STEP_ATTRIBUTES))))
+        elif element is not None:
             (parent[1].children if parent[1] is not None else self.top).append(element)
         if not single:
             self.open.append((name, element))

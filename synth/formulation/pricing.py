@@ -12,8 +12,9 @@ from scipy.sparse import csgraph
 
 from synth.demand.model import Demand
 from synth.formulation.arborescence import min_arborescence
-from synth.formulation.columns import Column, Family, families_of
+from synth.formulation.columns import Column, Family, column_bytes, families_of
 from synth.formulation.network import Floats, Hop, HopGraph, Network, ShortestHops
+from synth.formulation.symmetry import Symmetry, trivial
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +24,7 @@ class Priced:
     Attributes
     ----------
     columns
-        Cheapest column of each family, in family order.
+        Cheapest column of each active family, in family order.
     costs
         Its cost at the prices: sum over links of bytes x price.
     bound
@@ -36,13 +37,21 @@ class Priced:
 
 
 class Pricer:
-    """Prices all families of a demand on a network; prices must be positive on every link."""
+    """Prices the families of a demand on a network; prices must be positive on every link.
 
-    def __init__(self, network: Network, demand: Demand) -> None:
+    With a symmetry only the first family of each orbit is priced (``active``), at prices that must be equal on the
+    orbits of rows.
+    """
+
+    def __init__(self, network: Network, demand: Demand, symmetry: Symmetry | None = None) -> None:
         self.network = network
         self.demand = demand
         self.families = families_of(demand)
         topology = network.topology
+        self.symmetry = symmetry or trivial(topology)
+        self.active = self.symmetry.representatives(topology, self.families)
+        # One family stands for its orbit; of the meeting points of an all-reduce, one is as good as the whole orbit.
+        self._weight = 1.0 if demand.pattern == "allreduce" else float(self.symmetry.order)
         self._members = [topology.gpus[rank] for rank in demand.ranks]
         self._place = {rank: k for k, rank in enumerate(demand.ranks)}
         rigid = {n for n in topology.gpus if not topology.nodes[n].relay}
@@ -57,6 +66,11 @@ class Pricer:
         else:
             columns, costs = self._trees(link_prices)
         return Priced(tuple(columns), costs, self._bound(costs))
+
+    def load(self, column: Column) -> Floats:
+        """Bytes on each row when a column and all its images are used in full."""
+        used = column_bytes(self.network, self.demand, self.families[column.family], column)
+        return self._weight * self.symmetry.average(self.network.row_bytes(used))
 
     def some(self, numbers: Sequence[int], link_prices: Floats) -> list[Column]:
         """Cheapest column of each of the families with these numbers."""
@@ -78,7 +92,8 @@ class Pricer:
         level = csgraph.shortest_path(sparse.csr_matrix(usable), method="D", unweighted=True)
         step = tilt * float(hop_cost[usable].mean())
         out = []
-        for k, family in enumerate(self.families):
+        for k in self.active:
+            family = self.families[k]
             root = self._place[family.rank]
             depth = level[root] if family.kind == "out" else level[:, root]
             extra = step * (depth[:, None] + 0.5 * random.random(hop_cost.shape))
@@ -90,15 +105,14 @@ class Pricer:
         """Every family must be paid for once; all-reduce may choose the cheapest meeting point."""
         if self.demand.pattern == "allreduce":
             return float((costs[0::2] + costs[1::2]).min())
-        return float(costs.sum())
+        return self._weight * float(costs.sum())
 
     def _source(self, k: int) -> int:
         return self.network.topology.gpus[self.families[k].rank]
 
     def _paths(self, link_prices: Floats) -> tuple[list[Column], Floats]:
-        count = len(self.families)
-        found = self._graph.search(link_prices, [self._source(k) for k in range(count)])
-        priced = [self._path_column(k, found, k) for k in range(count)]
+        found = self._graph.search(link_prices, [self._source(k) for k in self.active])
+        priced = [self._path_column(k, found, row) for row, k in enumerate(self.active)]
         return [column for column, _ in priced], np.array([cost for _, cost in priced])
 
     def _path_column(self, k: int, found: ShortestHops, row: int) -> tuple[Column, float]:
@@ -109,10 +123,10 @@ class Pricer:
 
     def _trees(self, link_prices: Floats) -> tuple[list[Column], Floats]:
         found = self._graph.search(link_prices, self._members)
-        columns, costs = [], np.full(len(self.families), np.inf)
-        for k in range(len(self.families)):
+        columns, costs = [], np.full(len(self.active), np.inf)
+        for place, k in enumerate(self.active):
             try:
-                column, costs[k] = self._tree_column(k, found)
+                column, costs[place] = self._tree_column(k, found)
             except ValueError:
                 continue  # all-reduce: this meeting point does not reach everybody
             columns.append(column)

@@ -212,15 +212,24 @@ def _gpu_items(draft: Draft, gpu: GpuProgram, target: Target) -> Iterator[Item]:
 
 
 def _channel_items(gpu: GpuProgram, target: Target) -> Iterator[Item]:
-    for verb, peers in (
-        ("sending", Counter(b.chan for b in gpu.blocks if b.send >= 0)),
-        ("receiving", Counter(b.chan for b in gpu.blocks if b.recv >= 0)),
-    ):
-        for channel, count in sorted(peers.items()):
-            if count > target.max_blocks_per_channel:
+    limit = target.max_blocks_per_channel
+    for verb, side in (("sending", "send"), ("receiving", "recv")):
+        used: Counter[int] = Counter()
+        spilt: dict[int, int] = {}
+        for block in gpu.blocks:
+            if used[block.chan] >= limit:
+                spilt.setdefault(block.chan, block.id)
+            used[block.chan] += getattr(block, side) >= 0
+        for channel, count in sorted(used.items()):
+            if count > limit:
+                yield True, f"g{gpu.id}: {count} {verb} blocks on channel {channel}, limit {limit}"
+            elif channel in spilt:
+                # The parsers count each block's messages in the table's next free row, which is then past its end: in
+                # the executor and RCCL that row overlaps the peers of the channel's receivers, and changes them.
                 yield (
-                    True,
-                    f"g{gpu.id}: {count} {verb} blocks on channel {channel}, limit {target.max_blocks_per_channel}",
+                    False,
+                    f"g{gpu.id}.tb{spilt[channel]}: stands after {limit} {verb} blocks on channel {channel}, whose "
+                    "table the parser then overruns",
                 )
 
 

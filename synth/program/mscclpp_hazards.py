@@ -16,6 +16,7 @@ from synth.program.mscclpp_model import (
     SEMAPHORES,
     SIGNALS,
     SWITCHES,
+    UNLIMITED,
     WAITS,
     MscclppBlock,
     MscclppDraft,
@@ -24,6 +25,7 @@ from synth.program.mscclpp_model import (
     MscclppOp,
     Slice,
     flat_ops,
+    message_chunks,
 )
 
 # A channel end: (type, rank, peer, number among the channels of that type from rank to peer).
@@ -66,6 +68,8 @@ def plan_notes(draft: MscclppDraft) -> list[str]:
     out = []
     if names & set(SWITCHES):
         out.append("switch operations are compiled for sm_90 and newer only and silently do nothing elsewhere")
+    if draft.max_message_size == UNLIMITED:
+        out.append("no max_message_size: buffers of 4 GiB and more are taken too, and their 32-bit offsets wrap around")
     if "flush" in names:
         out.append("flush loops over nOutputs, which it never sets: it does nothing")
     local_port = any(
@@ -84,6 +88,11 @@ def _size_hazards(draft: MscclppDraft, limits: MscclppLimits) -> Iterator[str]:
         yield f"min_message_size {draft.min_message_size} is read as a 32-bit int"
     if draft.num_threads_per_block > limits.max_threads or draft.num_threads_per_block < 1:
         yield f"num_threads_per_block {draft.num_threads_per_block} is not in 1..{limits.max_threads}"
+    for gpu in draft.gpus if draft.max_message_size != UNLIMITED else ():
+        widest = max(gpu.input_chunks, gpu.output_chunks, gpu.scratch_chunks)
+        largest = draft.max_message_size // message_chunks(draft, gpu) * widest
+        if largest > limits.max_buffer_bytes:
+            yield f"rank {gpu.id}: buffers of {largest} bytes at max_message_size, offsets have 32 bits"
 
 
 def _gpu_hazards(draft: MscclppDraft, gpu: MscclppGpu, limits: MscclppLimits) -> Iterator[str]:

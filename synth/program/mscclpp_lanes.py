@@ -117,7 +117,7 @@ class Lane:
 
 
 def pack(bundles: Sequence[Bundle], lanes: int, ranks: int, limits: MscclppLimits, budget: int) -> list[Lane] | str:
-    """Give every bundle to the lane whose longest block stays shortest, among those where it fits.
+    """Give every bundle to the lane, among those where it fits, whose senders and then receivers have least to do.
 
     Returns
     -------
@@ -125,16 +125,19 @@ def pack(bundles: Sequence[Bundle], lanes: int, ranks: int, limits: MscclppLimit
         Or the limit that was in the way.
     """
     out = [Lane() for _ in range(lanes)]
-    load = np.zeros((lanes, ranks), dtype=np.int64)
+    work = np.zeros((lanes, ranks), dtype=np.int64)  # operations of ranks that move data
+    idle = np.zeros((lanes, ranks), dtype=np.int64)  # bundles for which ranks only wait
     for index, bundle in enumerate(bundles):
-        who, cost = list(bundle.cost), np.array(list(bundle.cost.values()))
-        after = load[:, who] + cost + 1  # a wait counts a little, so that receivers spread too
+        senders = [rank for rank in bundle.cost if rank in bundle.senders]
+        others = [rank for rank in bundle.cost if rank not in bundle.senders]
+        most = (work[:, senders] + [bundle.cost[rank] for rank in senders]).max(axis=1)
         fault: str | None = f"{lanes} lanes"
-        for lane in np.lexsort((after.sum(axis=1), after.max(axis=1))).tolist():
+        for lane in np.lexsort((idle[:, others].max(axis=1, initial=0), most)).tolist():
             fault = out[lane].fault(bundle, limits, budget)
             if fault is None:
                 out[lane].add(index, bundle)
-                load[lane, who] = after[lane]
+                work[lane, senders] += [bundle.cost[rank] for rank in senders]
+                idle[lane, others] += 1
                 break
         if fault is not None:
             return fault

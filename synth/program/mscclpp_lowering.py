@@ -36,6 +36,8 @@ from synth.topology.model import Topology
 ALIGNMENT: Final = 16
 # Free operations that a full block keeps for signals taken in another order than they were sent.
 _SPARE: Final = (0, 8, 24)
+# Thread blocks per GPU and instance that are enough to keep a GPU's links busy; more are used when fewer do not fit.
+PREFERRED_BLOCKS: Final = 32
 
 
 def lower_mscclpp(
@@ -167,32 +169,41 @@ class _Lowering:
             if not isinstance(lanes, str):
                 return stager, lanes
             fault = lanes
+        ways = "fewer chunks, instances or ranks"
+        if "operations" not in fault:
+            ways = f"a schedule in which a rank passes on to, or adds from, at most {self.limits.max_channels} others"
         raise NotExpressibleError(
-            f"even with every route's {longest} chunks in one piece there are {fault}, in {self.limits.max_blocks} "
-            f"thread blocks of {self.limits.max_ops} operations per GPU: use fewer chunks, instances or ranks"
+            f"there would be {fault}, even with {self.limits.max_blocks} thread blocks per GPU and every route's "
+            f"chunks in one piece: use {ways}"
         )
 
     def _bundles(self, pieces: Sequence[Piece], most: int, stager: Stager) -> list[Bundle]:
-        """Pieces by route; a route that is too long for one block is merged further."""
-        out = []
-        lane, budget = Lane(), self.limits.max_ops
-        for bundle in merge(pieces, most):
-            least = most
-            while True:
-                merged = bundle if least == most else merge(bundle, least)[0]
-                trial = Stager(self.schedule, self.claim, self.inplace)
-                stages = [stage for piece in merged for stage in trial.stages(piece)]
-                fits = lane.fault(make_bundle(stages, self.kind, self.limits), self.limits, budget) is None
-                if fits or len(merged) == 1:
-                    break
-                least *= 2
-            stages = [stage for piece in merged for stage in stager.stages(piece)]
-            out.append(make_bundle(stages, self.kind, self.limits))
-        return out
+        """Pieces by route, in as many bundles as one block each can hold."""
+        fitting = (part for route in merge(pieces, most) for part in self._fitting(route, most))
+        return [self._bundle(part, stager) for part in fitting]
+
+    def _bundle(self, pieces: Sequence[Piece], stager: Stager) -> Bundle:
+        return make_bundle([stage for piece in pieces for stage in stager.stages(piece)], self.kind, self.limits)
+
+    def _fitting(self, route: list[Piece], most: int) -> list[list[Piece]]:
+        """Merge a route's pieces until one block can hold them; what cannot be merged (gaps) is halved."""
+
+        def fits(pieces: Sequence[Piece]) -> bool:
+            trial = self._bundle(pieces, Stager(self.schedule, self.claim, self.inplace))
+            return Lane().fault(trial, self.limits, self.limits.max_ops) is None
+
+        merged = route
+        while len(merged) > 1 and not fits(merged) and most < len(route):
+            most *= 2
+            merged = merge(route, most)[0]
+        if len(merged) == 1 or fits(merged):
+            return [merged]
+        half = len(merged) // 2
+        return [*self._fitting(merged[:half], most), *self._fitting(merged[half:], most)]
 
     def _packed(self, bundles: Sequence[Bundle]) -> list[dict[int, LaneBlock]] | str:
         most = self.limits.max_blocks - bool(self.copies)
-        count = min(least_lanes(bundles), most)
+        count = min(least_lanes(bundles), PREFERRED_BLOCKS * self.instances, most)
         fault = "0 thread blocks left"
         while count > 0:
             for spare in _SPARE:

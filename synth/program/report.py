@@ -6,6 +6,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 _SHOWN = 20
+# Kinds whose messages say themselves what they are.
+_SPEAKING = ("deadlocks", "data", "races")
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,10 +99,10 @@ class Report:
         for kind in ("reject_reasons", "launch_reasons", "hazards", "deadlocks", "data", "races", "warnings"):
             texts = [text for text in getattr(self, kind) if text not in told]
             told.update(texts)
-            label = kind.removesuffix("_reasons").removesuffix("s") if kind != "data" else kind
-            lines += [f"  {label}: {text}" for text in texts[:_SHOWN]]
+            label = kind.removesuffix("_reasons").removesuffix("s") + ": " if kind not in _SPEAKING else ""
+            lines += [f"  {label}{text}" for text in texts[:_SHOWN]]
             if len(texts) > _SHOWN:
-                lines.append(f"  {label}: and {len(texts) - _SHOWN} more")
+                lines.append(f"  {label}and {len(texts) - _SHOWN} more")
         return "\n".join(lines)
 
     def to_dict(self) -> dict[str, Any]:

@@ -84,6 +84,9 @@ class Target:
         Whether maxBytes="0" means "no upper limit" (else such a file is never selected).
     max_is_inclusive
         Whether a message of exactly ``maxBytes`` is served.
+    simple_hangs_between_hosts
+        Collectives that the Simple protocol is likely to hang in over a network, where the host counts other steps than
+        the kernel (formats.md 1.6).
     default_max_bytes
         ``maxBytes`` of a file without one, or None when it is required.
     """
@@ -123,6 +126,7 @@ class Target:
     reads_outofplace: bool = True
     zero_max_is_unlimited: bool = True
     max_is_inclusive: bool = True
+    simple_hangs_between_hosts: tuple[str, ...] = ()
     default_max_bytes: int | None = None
 
     def protocol(self, name: str) -> Protocol | None:
@@ -216,6 +220,7 @@ MSCCL_EXECUTOR: Final = Target(
     required=_EXECUTOR_ATTRIBUTES,
     max_blocks_per_gpu=1024,
     max_steps_per_block=64,
+    simple_hangs_between_hosts=("reduce", "broadcast"),
 )
 """The Azure/msccl-executor-nccl runtime, built with its default of 64 steps."""
 

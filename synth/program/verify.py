@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -83,9 +84,16 @@ def _static(draft: Draft, target: Target, report: Report, iterations: int) -> Re
         limits=tuple(text for _, text in items),
         structure=structure,
     )
-    if draft.inplace and draft.outofplace and not target.reads_outofplace:
-        report = replace(report, warnings=(f"{target.name} runs this only in place: it does not read outofplace",))
+    report = replace(report, warnings=tuple(_warnings(draft, target)))
     return report if structure or unaddressable(draft, target) else _run(draft, target, report, iterations, table)
+
+
+def _warnings(draft: Draft, target: Target) -> Iterator[str]:
+    collective = draft.semantics.collective
+    if draft.inplace and draft.outofplace and not target.reads_outofplace:
+        yield f"{target.name} runs this only in place: it does not read outofplace"
+    if draft.proto == "Simple" and collective in target.simple_hangs_between_hosts:
+        yield f"{target.name} may hang in a {collective} over Simple between hosts; LL and LL128 do not"
 
 
 def _report(draft: Draft, target: Target, structure: tuple[str, ...]) -> Report:

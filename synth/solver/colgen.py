@@ -10,9 +10,10 @@ import numpy as np
 
 from synth.demand.model import Demand
 from synth.errors import LimitReachedError
-from synth.formulation.columns import Column, column_bytes
+from synth.formulation.columns import Column
 from synth.formulation.network import Floats, Hop, Network
 from synth.formulation.pricing import Priced, Pricer
+from synth.formulation.symmetry import Symmetry
 from synth.solver.highs import INFINITE, GrowingLp, LpSolution
 from synth.solver.seeds import packing_seeds
 
@@ -68,13 +69,16 @@ class ColumnGeneration:
     gap: float
     deadline: float
     report: Callable[[Progress], None] | None = None
+    symmetry: Symmetry | None = None
     _columns: list[Column] = field(default_factory=list)
     _bytes: list[Floats] = field(default_factory=list)
     _keys: set[tuple[object, ...]] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        self._pricer = Pricer(self.network, self.demand)
+        self._pricer = Pricer(self.network, self.demand, self.symmetry)
+        self._group = self._pricer.symmetry
         self._families = self._pricer.families
+        self._served = {family: row for row, family in enumerate(self._pricer.active)}
         self._meeting = self.demand.pattern == "allreduce"
         self._began = time.monotonic()
         capacity = self.network.capacity
@@ -96,7 +100,7 @@ class ColumnGeneration:
         best = priced.bound
         self._scale = self._seed_time(priced)
         self._start_master()
-        packed = packing_seeds(self.network, self.demand, self._pricer, best, self.deadline)
+        packed = packing_seeds(self._pricer, best, self.deadline)
         self._add((*priced.columns, *seeds, *packed))
         for prices in hints:
             priced = self._price(prices)
@@ -140,16 +144,14 @@ class ColumnGeneration:
 
     def _seed_time(self, priced: Priced) -> float:
         """Time of the plan that uses the first columns in full: the LP's unit of time, so that T is about 1."""
-        load = np.zeros(len(self.network.topology.links))
-        for column in priced.columns:
-            load += column_bytes(self.network, self.demand, self._families[column.family], column)
+        load = np.sum([self._pricer.load(column) for column in priced.columns], axis=0)
         if self._meeting:
-            load /= len(self._families) / 2
-        return float((self.network.row_bytes(load) / self.network.capacity).max())
+            load = load / (len(self._served) / 2)
+        return float((load / self.network.capacity).max())
 
     def _start_master(self) -> None:
-        """Rows: one per family (>= 1, or >= its meeting point's share), the meeting row, one <= 0 per resource."""
-        families, rows = len(self._families), len(self.network.capacity)
+        """Rows: one per family (>= 1, or >= its meeting point's share), the meeting row, one per orbit of resources."""
+        families, rows = len(self._served), len(self._group.first)
         need = [0.0 if self._meeting else 1.0] * families + ([1.0] if self._meeting else [])
         lower = np.array(need + [-INFINITE] * rows)
         upper = np.array([INFINITE] * len(need) + [0.0] * rows)
@@ -171,11 +173,10 @@ class ColumnGeneration:
             if key in self._keys:
                 continue
             self._keys.add(key)
-            family = self._families[column.family]
-            load = self.network.row_bytes(column_bytes(self.network, self.demand, family, column))
-            rows = np.flatnonzero(load)
-            values = load[rows] / (self.network.capacity[rows] * self._scale)
-            entries.append((np.append(column.family, self._first_row + rows), np.append(1.0, values)))
+            load = self._pricer.load(column)
+            span = load[self._group.first] / (self.network.capacity[self._group.first] * self._scale)
+            rows = np.flatnonzero(span)
+            entries.append((np.append(self._served[column.family], self._first_row + rows), np.append(1.0, span[rows])))
             fresh.append(column)
             self._bytes.append(load)
         self._lp.add([0.0] * len(fresh), entries)
@@ -183,15 +184,17 @@ class ColumnGeneration:
         return len(fresh)
 
     def _row_prices(self, solution: LpSolution) -> Floats:
-        duals = np.maximum(-solution.duals[self._first_row :], 0.0) / self.network.capacity
-        return np.asarray(duals / float(self.network.capacity @ duals))
+        """Row prices; the dual of an orbit is shared by its rows."""
+        duals = np.maximum(-solution.duals[self._first_row :], 0.0) / self._group.size
+        prices = duals[self._group.orbit] / self.network.capacity
+        return np.asarray(prices / float(self.network.capacity @ prices))
 
     def _unsolved(self, bound: float, prices: Floats) -> Relaxation:
         """Out of time before the first master: the columns so far in equal parts, each family served once."""
         values = np.zeros(len(self._columns))
         if self._meeting:
-            point = self._columns[0].family // 2
-            pair = [next(k for k, c in enumerate(self._columns) if c.family == f) for f in (2 * point, 2 * point + 1)]
+            one = self._columns[0].family // 2 * 2
+            pair = [next(k for k, c in enumerate(self._columns) if c.family == f) for f in (one, one + 1)]
             values[pair] = 1.0
         else:
             counts = np.bincount([c.family for c in self._columns], minlength=len(self._families))
@@ -210,7 +213,8 @@ class ColumnGeneration:
         duals = self._row_prices(solution)
         pi = solution.duals[: self._first_row] * self._scale
         costs = np.array([float(load @ duals) for load in self._bytes])
-        reduced = (costs - np.array([pi[c.family] for c in self._columns])) / (solution.objective * self._scale)
+        paid = np.array([pi[self._served[c.family]] for c in self._columns])
+        reduced = (costs - paid) / (solution.objective * self._scale)
         return Relaxation(
             tuple(self._columns),
             values,

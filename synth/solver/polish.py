@@ -13,6 +13,7 @@ from synth.formulation.columns import Column, families_of
 from synth.formulation.network import Floats, Network
 from synth.formulation.pricing import Pricer
 from synth.formulation.routes import Route, link_bytes, normalise, routes_of_column
+from synth.formulation.symmetry import Symmetry
 from synth.solver.colgen import Relaxation
 from synth.solver.highs import INFINITE, GrowingLp
 
@@ -26,7 +27,9 @@ TILT = 1e-6
 ROOM = 1e-12
 
 
-def polish(network: Network, demand: Demand, relaxation: Relaxation, deadline: float) -> tuple[Route, ...]:
+def polish(
+    network: Network, demand: Demand, relaxation: Relaxation, deadline: float, symmetry: Symmetry
+) -> tuple[Route, ...]:
     """Columns of the finished master with their shares; zero-share candidates are kept for ``Plan.to_pulp``.
 
     A second LP keeps T and minimises the sum of share x (depth + path length), which ends at a sparse vertex. When
@@ -40,22 +43,21 @@ def polish(network: Network, demand: Demand, relaxation: Relaxation, deadline: f
     values = dict(zip(relaxation.columns, relaxation.values, strict=True))
     late = time.monotonic() >= deadline
     if not late:
-        columns += _shallow(network, demand, relaxation)
+        columns += _shallow(Pricer(network, demand, symmetry), relaxation)
     routes = _candidates(network, demand, columns, values)
-    best = None if late else _second_lp(network, demand, routes, relaxation.time, deadline)
+    best = None if late else _SecondLp(network, demand, symmetry, relaxation.time).solve(routes, deadline)
     if best is None:
         return routes
     return tuple(replace(route, share=float(x)) for route, x in zip(routes, best, strict=True))
 
 
-def _shallow(network: Network, demand: Demand, relaxation: Relaxation) -> list[Column]:
+def _shallow(pricer: Pricer, relaxation: Relaxation) -> list[Column]:
     """Shallow trees that are cheapest at the optimal prices, which is what an optimal solution may use."""
-    if demand.pattern == "unicast":
+    if pricer.demand.pattern == "unicast":
         return []
-    pricer = Pricer(network, demand)
-    rounds = SHALLOW_ROUNDS if len(pricer.families) <= MANY_FAMILIES else 1
+    rounds = SHALLOW_ROUNDS if len(pricer.active) <= MANY_FAMILIES else 1
     random = np.random.default_rng(0)
-    prices = network.link_prices(relaxation.prices)
+    prices = pricer.network.link_prices(relaxation.prices)
     return [column for _ in range(rounds) for column in pricer.shallow(prices, TILT, random)]
 
 
@@ -83,47 +85,47 @@ def _order(route: Route) -> tuple[object, ...]:
     return (route.commodity, route.root, route.depth, [hop.links for hop in route.hops])
 
 
-def _second_lp(
-    network: Network, demand: Demand, routes: Sequence[Route], span: float, deadline: float
-) -> Floats | None:
-    meeting = demand.pattern == "allreduce"
-    groups = {key: k for k, key in enumerate(dict.fromkeys(_group(route, meeting) for route in routes))}
-    points = sorted({route.root for route in routes}) if meeting else []
-    first = len(groups) + bool(meeting)
-    need = np.array([0.0 if meeting else 1.0] * len(groups) + [1.0] * bool(meeting))
-    rows = len(network.capacity)
-    lower = np.append(need, np.full(rows, -INFINITE))
-    upper = np.append(need, np.full(rows, 1.0 + ROOM))
-    lp = GrowingLp(lower, upper)
-    for k in points:
-        rows_of_point = np.array([groups[0, k, "in"], groups[0, k, "out"], len(groups)])
-        lp.add([0.0], [(rows_of_point, np.array([-1.0, -1.0, 1.0]))])
-    fixed = lp.columns
-    largest = max(item.size for item in demand.commodities)
-    lp.add(
-        [_weight(demand, route, largest) for route in routes],
-        [_entry(network, demand, route, groups[_group(route, meeting)], first, span) for route in routes],
-    )
-    solution = lp.solve(deadline - time.monotonic())
-    return None if solution is None else np.maximum(solution.values[fixed:], 0.0)
+class _SecondLp:
+    """min sum of share x weight within the optimal time; one row per orbit of resources."""
 
+    def __init__(self, network: Network, demand: Demand, symmetry: Symmetry, span: float) -> None:
+        self.network, self.demand, self.symmetry, self.span = network, demand, symmetry, span
+        self.meeting = demand.pattern == "allreduce"
+        self.images = 1.0 if self.meeting else float(symmetry.order)
+        self.largest = max(item.size for item in demand.commodities)
 
-def _group(route: Route, meeting: bool) -> tuple[object, ...]:
-    return (route.commodity, route.root, "in" if route.reduce_hops else "out") if meeting else (route.commodity,)
+    def solve(self, routes: Sequence[Route], deadline: float) -> Floats | None:
+        """Shares of the routes, or None when the deadline strikes first."""
+        groups = {key: k for k, key in enumerate(dict.fromkeys(self._group(route) for route in routes))}
+        points = sorted({route.root for route in routes}) if self.meeting else []
+        need = np.array([0.0 if self.meeting else 1.0] * len(groups) + [1.0] * self.meeting)
+        rows = len(self.symmetry.first)
+        lp = GrowingLp(np.append(need, np.full(rows, -INFINITE)), np.append(need, np.full(rows, 1.0 + ROOM)))
+        for k in points:
+            of_point = np.array([groups[0, k, "in"], groups[0, k, "out"], len(groups)])
+            lp.add([0.0], [(of_point, np.array([-1.0, -1.0, 1.0]))])
+        fixed = lp.columns
+        entries = [self._entry(route, groups[self._group(route)], len(need)) for route in routes]
+        lp.add([self._weight(route) for route in routes], entries)
+        solution = lp.solve(deadline - time.monotonic())
+        return None if solution is None else np.maximum(solution.values[fixed:], 0.0)
 
+    def _group(self, route: Route) -> tuple[object, ...]:
+        if not self.meeting:
+            return (route.commodity,)
+        return (route.commodity, route.root, "in" if route.reduce_hops else "out")
 
-def _weight(demand: Demand, route: Route, largest: float) -> float:
-    size = demand.commodities[route.commodity].size / largest
-    links = sum(len(hop.links) for hop in route.hops)
-    return size * (route.depth + 0.01 * links)
+    def _weight(self, route: Route) -> float:
+        size = self.demand.commodities[route.commodity].size / self.largest
+        links = sum(len(hop.links) for hop in route.hops)
+        return size * (route.depth + 0.01 * links)
 
-
-def _entry(
-    network: Network, demand: Demand, route: Route, group: int, first: int, span: float
-) -> tuple[np.ndarray, np.ndarray]:
-    load = network.row_bytes(link_bytes(network, demand, [replace(route, share=1.0)]))
-    rows = np.flatnonzero(load)
-    return np.append(group, first + rows), np.append(1.0, load[rows] / (network.capacity[rows] * span))
+    def _entry(self, route: Route, group: int, first: int) -> tuple[np.ndarray, np.ndarray]:
+        load = self.network.row_bytes(link_bytes(self.network, self.demand, [replace(route, share=1.0)]))
+        load = self.images * self.symmetry.average(load)[self.symmetry.first]
+        rows = np.flatnonzero(load)
+        capacity = self.network.capacity[self.symmetry.first][rows]
+        return np.append(group, first + rows), np.append(1.0, load[rows] / (capacity * self.span))
 
 
 def used(routes: Sequence[Route], tolerance: float = 1e-9) -> tuple[Route, ...]:

@@ -12,9 +12,8 @@ import time
 
 import numpy as np
 
-from synth.demand.model import Demand
-from synth.formulation.columns import Column, column_bytes
-from synth.formulation.network import Floats, Network
+from synth.formulation.columns import Column
+from synth.formulation.network import Floats
 from synth.formulation.pricing import Pricer
 
 # Rounds over all families, and how sharply fuller resources cost more.
@@ -24,31 +23,31 @@ SHARPNESS = 4.0
 PARTS = 12
 
 
-def packing_seeds(network: Network, demand: Demand, pricer: Pricer, bound: float, deadline: float) -> list[Column]:
+def packing_seeds(pricer: Pricer, bound: float, deadline: float) -> list[Column]:
     """Columns of a packing of all families (all-reduce: of cheapest meeting points), in the order they were found.
 
     Parameters
     ----------
-    network, demand, pricer
+    pricer
         Instance.
     bound
         Any positive lower bound on the time, seconds.
     deadline
         ``time.monotonic()`` at which to stop with what there is.
     """
-    packing = _Packing(network, demand, pricer, bound, deadline)
-    return packing.meeting() if demand.pattern == "allreduce" else packing.rounds()
+    packing = _Packing(pricer, bound, deadline)
+    return packing.meeting() if pricer.demand.pattern == "allreduce" else packing.rounds()
 
 
 class _Packing:
-    def __init__(self, network: Network, demand: Demand, pricer: Pricer, bound: float, deadline: float) -> None:
-        self.network, self.demand, self.pricer = network, demand, pricer
+    def __init__(self, pricer: Pricer, bound: float, deadline: float) -> None:
+        self.network, self.pricer = pricer.network, pricer
         self.bound, self.deadline = bound, deadline
-        self.load = np.zeros(len(network.capacity))  # seconds on each resource, all rounds together
+        self.load = np.zeros(len(self.network.capacity))  # seconds on each resource, all rounds together
         self.columns: list[Column] = []
 
     def rounds(self) -> list[Column]:
-        families = range(len(self.pricer.families))
+        families = self.pricer.active
         step = max(1, -(-len(families) // PARTS))
         for turn in range(ROUNDS):
             for begin in range(0, len(families), step):
@@ -68,7 +67,7 @@ class _Packing:
             by_family = {column.family: column for column in priced.columns}
             both = priced.costs[0::2] + priced.costs[1::2]
             point = int(np.argmin(both))
-            for family in (2 * point, 2 * point + 1):
+            for family in self.pricer.active[2 * point : 2 * point + 2]:
                 self._take(by_family[family])
         return self.columns
 
@@ -82,7 +81,5 @@ class _Packing:
         return self.network.link_prices(prices)
 
     def _take(self, column: Column) -> None:
-        family = self.pricer.families[column.family]
-        used = self.network.row_bytes(column_bytes(self.network, self.demand, family, column))
-        self.load += used / self.network.capacity
+        self.load += self.pricer.load(column) / self.network.capacity
         self.columns.append(column)

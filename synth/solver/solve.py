@@ -7,6 +7,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Literal
 
 from synth.demand.build import make_demand
 from synth.demand.model import Demand
@@ -15,6 +16,7 @@ from synth.formulation.columns import Column
 from synth.formulation.network import Floats, Network
 from synth.formulation.parallel import bundle
 from synth.formulation.routes import Route, join_halves, link_bytes
+from synth.formulation.symmetry import find_symmetry, trivial
 from synth.solver.certificate import certified_bound
 from synth.solver.colgen import ColumnGeneration, Progress, Relaxation, mirrored
 from synth.solver.plan import Plan, SolverInfo
@@ -33,6 +35,7 @@ def solve(
     gap: float = 1e-6,
     time_limit: float = 60.0,
     progress: Callable[[Progress], None] | None = None,
+    symmetry: Literal["auto", "off"] = "auto",
 ) -> Plan:
     """Find certified traffic splits.
 
@@ -47,6 +50,8 @@ def solve(
         best so far is returned as ``feasible`` with its gap.
     progress
         Called after each pricing round.
+    symmetry
+        ``auto``: solve one root per orbit of a group of automorphisms (see ``formulation/symmetry.py``) and expand.
 
     Returns
     -------
@@ -67,7 +72,7 @@ def solve(
     check_demand(topology, demand)
     if demand.empty:
         return _nothing(topology, demand, gap)
-    solver = _Solve(topology, demand, gap, began + time_limit, progress)
+    solver = _Solve(topology, demand, gap, began + time_limit, progress, symmetry != "off")
     plan = solver.allreduce() if demand.pattern == "allreduce" else solver.single()
     return replace(
         plan, timings={"formulate": solver.formulated - began, "solve": time.monotonic() - solver.formulated}
@@ -104,20 +109,24 @@ class _Solve:
         gap: float,
         deadline: float,
         progress: Callable[[Progress], None] | None,
+        symmetry: bool,
     ) -> None:
         self.topology, self.demand, self.gap = topology, demand, gap
         self.deadline, self.progress = deadline, progress
         self.bundles = bundle(topology)
         self.network = Network(self.bundles.bundled)
+        self.symmetry = find_symmetry(self.bundles.bundled, demand) if symmetry else trivial(self.bundles.bundled)
         self.formulated = time.monotonic()
 
     def _relax(self, demand: Demand, seeds: Sequence[Column] = (), hints: Sequence[Floats] = ()) -> Relaxation:
         # Half of the asked gap is left for the price floor and the tolerances of the LPs.
-        loop = ColumnGeneration(self.network, demand, 0.5 * self.gap, self.deadline, self.progress)
+        loop = ColumnGeneration(self.network, demand, 0.5 * self.gap, self.deadline, self.progress, self.symmetry)
         return loop.run(seeds, hints)
 
     def _columns(self, demand: Demand, relaxation: Relaxation) -> tuple[Route, ...]:
-        return self.bundles.split(demand, polish(self.network, demand, relaxation, self.deadline))
+        routes = polish(self.network, demand, relaxation, self.deadline, self.symmetry)
+        whole = tuple(self.symmetry.images(self.network.topology, demand, routes))
+        return self.bundles.split(demand, whole)
 
     def _time(self, demand: Demand, routes: tuple[Route, ...]) -> float:
         """Time of the splits from their loads, not from the LP's word."""

@@ -62,7 +62,7 @@ def test_equals_enumeration(cost: np.ndarray, root: int) -> None:
 @settings(max_examples=40, deadline=None, derandomize=True)
 def test_equals_networkx(seed: int, n: int) -> None:
     cost = np.random.default_rng(seed).integers(1, 20, (n, n)).astype(float)
-    graph = nx.DiGraph()
+    graph: nx.DiGraph[int] = nx.DiGraph()
     graph.add_weighted_edges_from((i, j, cost[i, j]) for i in range(n) for j in range(1, n) if i != j)
     best = nx.minimum_spanning_arborescence(graph)
     parent = min_arborescence(cost, 0)

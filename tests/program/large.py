@@ -32,7 +32,7 @@ def ring_gather(n: int, rings: int, nops: int = 0) -> Draft:
 
 
 def rings_allreduce(n: int, rings: int) -> Draft:
-    """All-reduce in place, one ring per channel; that a chunk is sent before it is overwritten is proved round the ring."""
+    """All-reduce in place, one ring per channel; that a chunk is sent before it is overwritten is proved round it."""
     claim = Semantics("allreduce", n, n * rings)
     gpus = []
     for r in range(n):
