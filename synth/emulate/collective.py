@@ -6,8 +6,9 @@ Written from the definitions (nccl-tests, formats.md 1.7, and the conventions fo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Final
 
 import numpy as np
@@ -18,12 +19,9 @@ from synth.program.model import Semantics
 
 Array = NDArray[Any]
 
-OPERATIONS: Final[dict[str, np.ufunc]] = {
-    "sum": np.add,
-    "prod": np.multiply,
-    "min": np.minimum,
-    "max": np.maximum,
-}
+OPERATIONS: Final[Mapping[str, np.ufunc]] = MappingProxyType(
+    {"sum": np.add, "prod": np.multiply, "min": np.minimum, "max": np.maximum}
+)
 REDUCING: Final = ("allreduce", "reduce", "reducescatter", "reducescatterv")
 ALIASING: Final = ("allgather", "reducescatter", "allreduce", "broadcast", "reduce")
 

@@ -13,13 +13,16 @@ from typing import Any, Final, NoReturn
 
 from synth.errors import InvalidInputError, VerificationError
 from synth.files import write_text
+from synth.program.model import Semantics
 from synth.program.mscclpp_loader import loader_faults
 from synth.program.mscclpp_model import MscclppDraft
 from synth.program.mscclpp_object import plan_object
 from synth.program.mscclpp_program import MscclppProgram
 from synth.program.mscclpp_reader import parse_plan
+from synth.program.mscclpp_verify import TARGET, verify_mscclpp
+from synth.program.report import Report
 
-__all__ = ["checked_json", "loader_faults", "parse_json", "read_plan", "to_json", "write_json"]
+__all__ = ["checked_json", "loader_faults", "parse_json", "read_plan", "to_json", "verify_plan", "write_json"]
 
 # Far above any plan that fits into the executor's limits; keeps a hostile file from costing memory.
 MAX_BYTES: Final = 64 << 20
@@ -80,6 +83,39 @@ def read_plan(path: str | os.PathLike[str]) -> MscclppDraft:
         When the file cannot be read, is no JSON, or lacks what the executor reads: all faults at once. What the
         executor refuses for other reasons is left to the verification.
     """
+    draft, faults = parse_plan(_load(path))
+    if draft is None:
+        raise InvalidInputError([f"{path}: {fault}" for fault in faults])
+    return draft
+
+
+def verify_plan(path: str | os.PathLike[str], semantics: Semantics | None = None) -> Report:
+    """Report on a plan file, also on one that the executor would not even parse.
+
+    Parameters
+    ----------
+    path
+        The file.
+    semantics
+        What it should compute (see :func:`~synth.program.mscclpp_verify.verify_mscclpp`).
+
+    Raises
+    ------
+    InvalidInputError
+        When the file cannot be read or is no JSON.
+    """
+    plan = _load(path)
+    draft, faults = parse_plan(plan)
+    if draft is not None:
+        return verify_mscclpp(draft, semantics)
+    top = plan if isinstance(plan, dict) else {}
+    gpus = top.get("gpus")
+    ranks = len(gpus) if isinstance(gpus, list) else 0
+    name, collective = str(top.get("name", "")), str(top.get("collective", ""))
+    return Report(name, collective, TARGET, ranks, accepted=False, reject_reasons=tuple(faults))
+
+
+def _load(path: str | os.PathLike[str]) -> Any:
     file = Path(path)
     try:
         with file.open("rb") as stream:
@@ -92,10 +128,7 @@ def read_plan(path: str | os.PathLike[str]) -> MscclppDraft:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise InvalidInputError(f"{file}: not UTF-8 at byte {error.start}") from error
-    draft, faults = parse_plan(parse_json(text, str(file)))
-    if draft is None:
-        raise InvalidInputError([f"{file}: {fault}" for fault in faults])
-    return draft
+    return parse_json(text, str(file))
 
 
 def parse_json(text: str, name: str) -> Any:

@@ -61,9 +61,10 @@ def families_of(demand: Demand) -> tuple[Family, ...]:
         size = items[0].size
         return tuple(Family(kind, rank, size, (0,)) for rank in demand.ranks for kind in ("in", "out"))
     if demand.pattern == "unicast":
-        sources = dict.fromkeys(c.root for c in items)
-        groups = {s: tuple(k for k, c in enumerate(items) if c.root == s) for s in sources}
-        return tuple(Family("paths", s, max(items[k].size for k in group), group) for s, group in groups.items())
+        groups: dict[int, list[int]] = {}
+        for k, c in enumerate(items):
+            groups.setdefault(c.root, []).append(k)
+        return tuple(Family("paths", s, max(items[k].size for k in group), tuple(group)) for s, group in groups.items())
     kind: FamilyKind = "out" if demand.pattern == "multicast" else "in"
     return tuple(Family(kind, c.root, c.size, (k,)) for k, c in enumerate(items))
 

@@ -57,6 +57,8 @@ class Bundles:
         The routes of a bundle are laid end to end and the strands cut that line in proportion to their capacities, so
         a bundle of m strands adds at most m - 1 routes.
         """
+        if len(self.strands) == len(self.topology.links):
+            return tuple(routes)  # no parallel links: bundle k is link k
         load = self._loads(demand, routes)
         ends = [self._ends(b, load[b]) for b in range(len(self.strands))]
         position = [0.0] * len(self.strands)

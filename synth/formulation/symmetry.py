@@ -198,7 +198,18 @@ class _Checker:
         for a, b in topology.ends:
             self.neighbours[a].add(b)
             self.neighbours[b].add(a)
+        self.outwards = self._outwards()
         self.sizes = {(c.root, c.dest): c.size for c in demand.commodities}
+
+    def _outwards(self) -> list[int]:
+        """Nodes in breadth-first order from the GPUs, those out of their reach last."""
+        order = dict.fromkeys(self.topology.gpus)
+        queue = list(order)
+        for node in queue:
+            fresh = [x for x in sorted(self.neighbours[node]) if x not in order]
+            order.update(dict.fromkeys(fresh))
+            queue += fresh
+        return [*order, *(k for k in range(len(self.kind)) if k not in order)]
 
     def _signatures(self) -> list[tuple[object, ...]]:
         """What must be equal for one link to go to another: capacity, and how it uses which kind of resource."""
@@ -212,11 +223,12 @@ class _Checker:
         """A map of all nodes that continues one of GPUs and is an automorphism of topology and demand, or None."""
         whole = dict(moved)
         used = set(whole.values())
-        waiting = [k for k in range(len(self.kind)) if k not in whole]
-        while waiting:
-            node = max(waiting, key=lambda k: (sum(x in whole for x in self.neighbours[k]), -k))
-            waiting.remove(node)
-            goal = next((g for g in range(len(self.kind)) if g not in used and self._fits(node, g, whole)), None)
+        for node in self.outwards:
+            if node in whole:
+                continue
+            known = next((x for x in self.neighbours[node] if x in whole), None)
+            near = range(len(self.kind)) if known is None else sorted(self.neighbours[whole[known]])
+            goal = next((g for g in near if g not in used and self._fits(node, g, whole)), None)
             if goal is None:
                 return None
             whole[node] = goal

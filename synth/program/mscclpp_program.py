@@ -40,12 +40,15 @@ class MscclppProgram:
     report: Report = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        faults = _type_faults(self.draft, self.limits) or _claim_faults(self.draft)
+        faults = _type_faults(self.draft, self.limits)
         if faults:
             raise VerificationError(faults)
         refused = draft_faults(self.draft, self.limits)
         if refused:
             raise NotExpressibleError(refused)
+        faults = _claim_faults(self.draft)
+        if faults:
+            raise VerificationError(faults)
         report = verify_mscclpp(self.draft, limits=self.limits)
         if not report.ok:
             raise VerificationError(report.faults)

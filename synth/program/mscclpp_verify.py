@@ -42,10 +42,12 @@ def verify_mscclpp(
     Returns
     -------
     Report
-        ``limits`` is what the executor refuses, ``structure`` what it does not check. Never raises for a faulty plan.
+        ``reject_reasons`` is what the executor refuses, ``structure`` what it does not check. Never raises for a faulty
+        plan.
     """
     ops = [op for gpu in draft.gpus for block in gpu.blocks for op in flat_ops(block.ops)]
     claim = semantics or draft.semantics or guess_semantics(draft)
+    refused = tuple(draft_faults(draft, limits))
     report = Report(
         draft.name,
         draft.collective,
@@ -55,9 +57,10 @@ def verify_mscclpp(
         steps=len(ops),
         blocks=sum(len(gpu.blocks) for gpu in draft.gpus),
         scratch_chunks=max((gpu.scratch_chunks for gpu in draft.gpus), default=0),
-        limits=tuple(draft_faults(draft, limits)),
+        accepted=not refused,
+        reject_reasons=refused,
     )
-    if report.limits:
+    if refused:
         return report
     report = replace(report, structure=tuple(plan_hazards(draft, limits)), warnings=tuple(plan_notes(draft)))
     if report.structure:
@@ -123,6 +126,8 @@ def _simulated(draft: MscclppDraft, claim: Semantics, report: Report, concrete: 
     return replace(
         report,
         modes=tuple(dict.fromkeys((*report.modes, mode))),
+        # Signals do not depend on the size, so a plan that ends at one size ends at every size of its range.
+        deadlock_free_max_bytes=min(draft.max_message_size, (1 << 63) - 1),
         data=(*report.data, *(f"{at}: {text}" for text in chain(data, run.leftover))),
         races=(*report.races, *(f"{at}: {text}" for text in races)),
         wrong_chunks=report.wrong_chunks + run.memory.wrong,

@@ -11,7 +11,7 @@ import pytest
 
 import synth
 from synth.errors import InvalidInputError, VerificationError
-from synth.export.mscclpp_json import loader_faults, read_plan, to_json, write_json
+from synth.export.mscclpp_json import loader_faults, read_plan, to_json, verify_plan, write_json
 from synth.program.mscclpp_hazards import plan_hazards
 from synth.program.mscclpp_loader import size_step, valid_sizes
 from synth.program.mscclpp_lowering import lower_mscclpp
@@ -140,6 +140,22 @@ def test_nearest_sizes() -> None:
     assert valid_sizes(program.draft, 1_000_000) == (999_984, 1_000_032)
     assert valid_sizes(program.draft, 10) == (0, 48)
     assert valid_sizes(program.draft, 1 << 30) == (1_048_560, 0)
+
+
+def test_reports_on_files(tmp_path: Path) -> None:
+    file = tmp_path / "plan.json"
+    write_json(PROGRAM, file)
+    assert verify_plan(file) == PROGRAM.report
+    made = plan()
+    made["gpus"][0].pop("channels")
+    file.write_text(json.dumps(made))
+    report = verify_plan(file)
+    assert (report.accepted, report.ok, report.ranks) == (False, False, 3)
+    assert "key channels is missing" in report.reject_reasons[0]
+    made = plan()
+    made["gpus"][0]["input_chunks"] = 2
+    file.write_text(json.dumps(made))
+    assert "Size per chunks inconsistent" in verify_plan(file).reject_reasons[0]
 
 
 @needs_samples

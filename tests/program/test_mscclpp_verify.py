@@ -13,7 +13,6 @@ import pytest
 from synth.errors import NotExpressibleError, VerificationError
 from synth.program import mscclpp_blocks
 from synth.program.model import Semantics
-from synth.program.mscclpp_hazards import plan_hazards
 from synth.program.mscclpp_lowering import make_mscclpp_draft
 from synth.program.mscclpp_model import (
     MscclppBlock,
@@ -109,7 +108,7 @@ def test_without_the_ready_signals_puts_race_with_the_caller(monkeypatch: pytest
 
 def test_without_acknowledgements_the_proxy_reads_too_late(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mscclpp_blocks._Lane, "_acknowledge", lambda self: None)
-    draft = make_mscclpp_draft(schedule_of("cluster:box=ring:2,hosts=2", "broadcast", 1))
+    draft = make_mscclpp_draft(schedule_of("cluster:box=ring:2,hosts=2", "allgather", 1))
     races = verify_mscclpp(draft).races
     assert any("the caller of rank 0 before launch 1 is not ordered after" in race for race in races)
 
@@ -259,7 +258,7 @@ def test_claims_must_fit() -> None:
     assert "output chunk 0 of rank 0 is wrong" in verify_mscclpp(plan, Semantics("allreduce", 2, 2)).data[0]
     unknown = verify_mscclpp(replace(plan, semantics=None, collective="mine"))
     assert unknown.ok
-    assert "not known" in unknown.warnings[0]
+    assert "not known" in unknown.warnings[-1]
 
 
 def test_a_program_cannot_exist_unverified() -> None:
@@ -274,7 +273,7 @@ def test_a_program_cannot_exist_unverified() -> None:
         MscclppProgram(plan, MscclppLimits(max_ops=3))
     with pytest.raises(VerificationError, match="made of an MscclppDraft"):
         MscclppProgram("plan")  # type: ignore[arg-type]
-    with pytest.raises(VerificationError, match="plan.name must be text"):
+    with pytest.raises(VerificationError, match=r"plan\.name must be text"):
         MscclppProgram(replace(plan, name=3))  # type: ignore[arg-type]
     with pytest.raises(NotExpressibleError, match="input_chunks is 0"):
         MscclppProgram(edit_gpu(plan, 0, input_chunks=0))

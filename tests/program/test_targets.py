@@ -115,7 +115,7 @@ def test_launch_refusals_are_no_rejections() -> None:
 
 
 def both_modes() -> Draft:
-    """All-reduce of two chunks between two ranks that leaves the input alone until it is sent: for both kinds of call."""
+    """All-reduce of two chunks between two ranks that leaves the input alone until it is sent: right in both modes."""
     claim = Semantics("allreduce", 2, 2)
     gpus = []
     for r in range(2):

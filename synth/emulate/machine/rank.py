@@ -12,7 +12,8 @@ import select
 import struct
 import time
 from collections import deque
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Final
 
 import numpy as np
@@ -23,12 +24,9 @@ from .job import ENDED, FINISHED, PASSIVE, READY, SPAN, WAITS_BLOCK, WAITS_MESSA
 EVENT: Final = struct.Struct("<ii")
 _BUSY_MS: Final = 5
 _IDLE_MS: Final = 500
-OPERATIONS: Final[dict[str, np.ufunc]] = {
-    "sum": np.add,
-    "prod": np.multiply,
-    "min": np.minimum,
-    "max": np.maximum,
-}
+OPERATIONS: Final[Mapping[str, np.ufunc]] = MappingProxyType(
+    {"sum": np.add, "prod": np.multiply, "min": np.minimum, "max": np.maximum}
+)
 
 Wait = tuple[int, int]
 Slot = NDArray[Any]
