@@ -1,19 +1,20 @@
-"""The command line: ``synth solve | verify | topology | plot``. The exit code says how it ended (see errors.py)."""
+"""The command line: ``synth solve | verify | run | targets | topology | plot``.
+
+The exit code says how it ended (see errors.py).
+"""
 
 from __future__ import annotations
 
-import contextlib
-import json
-import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
+from synth.cli_support import matrix_from, parse_ranks, progress, say, write_lp_file
 from synth.errors import InvalidInputError, SynthError, VerificationError
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
@@ -76,14 +77,14 @@ def solve(
 
     if symmetry not in ("auto", "off"):
         raise InvalidInputError(f"symmetry {symmetry!r} must be auto or off")
-    with _progress() as report:
+    with progress() as report:
         result = synthesize(
             topology,
             collective,
             size,
-            ranks=_ranks(ranks),
+            ranks=parse_ranks(ranks),
             root=root,
-            matrix=_matrix(demand),
+            matrix=matrix_from(demand),
             shards=None if shards is None else [parse_size(part) for part in shards.split(",")],
             chunks=chunks,
             max_loss=max_loss,
@@ -103,13 +104,13 @@ def solve(
             symmetry=symmetry,
         )
     if write_lp is not None:
-        _write_lp(result.plan, write_lp)
+        write_lp_file(result.plan, write_lp)
     if out is not None:
         result = result.write(out)
-    _say(result.to_dict() if as_json else result.summary())
+    say(result.to_dict() if as_json else result.summary())
     if not as_json:
         for name in result.files.values():
-            _say(name)
+            say(name)
 
 
 @app.command()
@@ -127,7 +128,7 @@ def verify(
 
     runtime = target_named(target)
     report = verify_file(file, runtime if sms is None else runtime.on_gpu(sms), ranks=ranks, protocol=protocol)
-    _say(report.to_dict() if as_json else report.summary())
+    say(report.to_dict() if as_json else report.summary())
     if not report.ok:
         raise typer.Exit(VerificationError.exit_code)
 
@@ -150,7 +151,19 @@ def plot(
     schedule = load_plan(plan).schedule(chunks=chunks)
     files = {name: data for name, data in figure_files(schedule).items() if not kind or Path(name).stem in kind}
     for path in write_files(out, files):
-        _say(str(path))
+        say(str(path))
+
+
+@app.command()
+def targets() -> None:
+    """List the runtimes that programs are written for, with their limits."""
+    from synth.program import describe_targets
+
+    head, *rows = describe_targets()
+    table = Table(*head)
+    for row in rows:
+        table.add_row(*row)
+    Console(width=None if sys.stdout.isatty() else 160).print(table)
 
 
 @topology_app.command("list")
@@ -175,7 +188,7 @@ def topology_show(
     from synth.topology.text import describe_topology
 
     machine = resolve(topology)
-    _say(dump_topology(machine).rstrip("\n") if as_json else describe_topology(machine))
+    say(dump_topology(machine).rstrip("\n") if as_json else describe_topology(machine))
 
 
 @topology_app.command("check")
@@ -187,72 +200,10 @@ def topology_check(
 
     machine = resolve(file)
     for note in machine.notes:
-        _say(f"note: {note}")
+        say(f"note: {note}")
     ranks = range(len(machine.gpus))
     check_reachable(machine, [(a, b) for a in ranks for b in ranks if a != b])
-    _say(f"{machine.name}: {len(machine.gpus)} GPUs, {len(machine.links)} links: every GPU reaches every other")
-
-
-def _say(message: str | dict[str, Any]) -> None:
-    """Results go to stdout; everything else goes to stderr."""
-    text = message if isinstance(message, str) else json.dumps(message, ensure_ascii=False, indent=1)
-    sys.stdout.write(text + "\n")
-
-
-def _target(name: str) -> Any:
-    from synth.program import MSCCL
-
-    if name != MSCCL.name:
-        raise InvalidInputError(f"unknown target {name!r}: the known one is {MSCCL.name}")
-    return MSCCL
-
-
-def _ranks(text: str | None) -> list[int] | None:
-    """``0-3,7`` as numbers."""
-    if text is None:
-        return None
-    out: list[int] = []
-    for part in text.split(","):
-        match = re.fullmatch(r"\s*(\d{1,6})(?:-(\d{1,6}))?\s*", part)
-        if match is None:
-            raise InvalidInputError(f"--ranks {text!r}: {part!r} is not a rank or a range such as 0-3")
-        first, last = int(match[1]), int(match[2] or match[1])
-        if last < first:
-            raise InvalidInputError(f"--ranks {text!r}: the range {part!r} runs backwards")
-        out.extend(range(first, last + 1))
-    return out
-
-
-def _matrix(path: Path | None) -> Any:
-    from synth.demand import read_matrix
-
-    return None if path is None else read_matrix(path)
-
-
-def _write_lp(plan: Any, path: Path) -> None:
-    from synth.files import replacing
-
-    with replacing(path) as temporary:
-        plan.to_pulp().writeLP(str(temporary))
-
-
-@contextlib.contextmanager
-def _progress() -> Iterator[Callable[[Any], None] | None]:
-    """A status line on stderr while it is a terminal."""
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        yield None
-        return
-    with console.status("reading") as status:
-
-        def report(now: Any) -> None:
-            gap = (now.plan - now.bound) / now.plan
-            status.update(
-                f"round {now.iteration}: {now.plan * 1e6:.1f} us, bound {now.bound * 1e6:.1f} us, gap {gap:.1e}, "
-                f"{now.columns} columns, {now.elapsed:.1f} s"
-            )
-
-        yield report
+    say(f"{machine.name}: {len(machine.gpus)} GPUs, {len(machine.links)} links: every GPU reaches every other")
 
 
 @app.command()
@@ -272,9 +223,10 @@ def run(
     """Execute an MSCCL XML on this machine, one process per rank, and compare the numbers with numpy's result."""
     from synth.emulate import run_program
     from synth.export import read_xml
+    from synth.program import target_named
     from synth.units import parse_size, parse_time
 
-    runtime = _target(target)
+    runtime = target_named(target)
     draft = read_xml(file, runtime)
     if ranks not in (None, draft.semantics.ngpus):
         raise InvalidInputError(f"{file.name} is for {draft.semantics.ngpus} ranks, not for {ranks}")
@@ -288,6 +240,6 @@ def run(
         target=runtime,
         check=False,
     )
-    _say(report.to_dict() if as_json else report.summary())
+    say(report.to_dict() if as_json else report.summary())
     if not report.ok:
         raise typer.Exit(VerificationError.exit_code)

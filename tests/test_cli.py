@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 import synth
-from synth.cli import _ranks, main
+from synth.cli import main
+from synth.cli_support import parse_ranks
 from synth.errors import InvalidInputError
 
 FILES = {
@@ -218,7 +219,7 @@ def test_plot(tmp_path: Path) -> None:
 
 
 def test_ranks_text() -> None:
-    assert _ranks("0-2,7") == [0, 1, 2, 7]
+    assert parse_ranks("0-2,7") == [0, 1, 2, 7]
     for bad in ("", "a", "3-1", "1-", "-1", "1,,2"):
         with pytest.raises(InvalidInputError):
-            _ranks(bad)
+            parse_ranks(bad)

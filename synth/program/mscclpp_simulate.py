@@ -12,7 +12,7 @@ port_channel_device,concurrency_device,semaphore_device}.hpp.
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import defaultdict, deque
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -81,8 +81,7 @@ class Simulation:
         self.launched = [0] * ranks
         self.running: list[list[Block]] = [[] for _ in range(ranks)]
         self.unfinished = [0] * ranks
-        self.published: dict[End, list[Clock]] = {}
-        self.taken: Counter[End] = Counter()
+        self.published: defaultdict[End, deque[Clock]] = defaultdict(deque)  # signals that no wait has taken yet
         self.waiting: dict[End, list[Block]] = {}
         self.arrivals: dict[tuple[int, int], list[Block]] = {}
         self.tokens: dict[tuple[int, int], deque[Clock]] = {}
@@ -108,10 +107,9 @@ class Simulation:
         if stuck:
             self.deadlock = [self._explain(stuck)]
         for end, clocks in sorted(self.published.items()):
-            extra = len(clocks) - self.taken[end]
-            if extra and not stuck:
+            if clocks and not stuck:
                 kind, rank, peer, k = end
-                self.leftover.append(f"{kind} channel {k} from rank {rank} to rank {peer}: {extra} signals stay")
+                self.leftover.append(f"{kind} channel {k} from rank {rank} to rank {peer}: {len(clocks)} signals stay")
         return self
 
     def _event(self, component: int) -> tuple[int, int]:
@@ -209,18 +207,17 @@ class Simulation:
             clock = np.stack((self.launch_clock[block.rank][0], clock[ORDERED]))
         if end in self.proxies:
             clock = np.maximum(clock, self.proxies[end].settled)
-        self.published.setdefault(end, []).append(clock)
+        self.published[end].append(clock)
         self.ready.extend(self.waiting.pop(end, ()))
 
     def _wait(self, block: Block, action: Action) -> bool:
         sources = [(kind, peer, rank, k) for kind, rank, peer, k in action.ends]
         for source in sources:
-            if self.taken[source] >= len(self.published.get(source, ())):
+            if not self.published[source]:
                 self.waiting.setdefault(source, []).append(block)
                 return False
         for k, source in enumerate(sources):
-            block.learn(k, self.published[source][self.taken[source]])
-            self.taken[source] += 1
+            block.learn(k, self.published[source].popleft())
         return True
 
     def _barrier(self, block: Block, action: Action) -> bool:
@@ -266,12 +263,10 @@ class Simulation:
     def _blocked(self, block: Block) -> str:
         action = block.action
         if action.kind == "wait":
-            kind, _, peer, k = next(
-                end
-                for end in action.ends
-                if self.taken[end[0], end[2], end[1], end[3]]
-                >= len(self.published.get((end[0], end[2], end[1], end[3]), ()))
+            missing = (
+                (kind, peer, k) for kind, rank, peer, k in action.ends if not self.published[kind, peer, rank, k]
             )
+            kind, peer, k = next(missing)
             return f"{self._label(block, action)} waits for rank {peer} on {kind} channel {k}"
         return f"{self._label(block, action)} waits for others of its rank"
 
@@ -281,7 +276,7 @@ class Simulation:
         later = other.actions[other.at :]
         if action.kind == "wait":
             wanted = {(kind, peer, rank, k) for kind, rank, peer, k in action.ends}
-            missing = {end for end in wanted if self.taken[end] >= len(self.published.get(end, ()))}
+            missing = {end for end in wanted if not self.published[end]}
             return any(missing & set(a.ends) for a in later if a.kind == "signal" or a.signals)
         if other.rank != block.rank or other is block:
             return False
