@@ -2,9 +2,11 @@
 
     uv run python benchmarks/verify.py [ring|rings|pairs|big|all]
 
-ring: 128 ranks, 501,248 steps, an all-gather. rings: 128 ranks, 455,168 steps, an all-reduce whose order is proved round
-the ring. pairs: 128 ranks with 255 blocks each, 422,528 steps, an all-reduce in which everyone talks to everyone (more
-blocks than any target takes, which is reported; here for the race check). big: 256 ranks, 913,920 steps.
+ring: 128 ranks, 501,248 steps, an all-gather.
+rings: 128 ranks, 455,168 steps, an all-reduce whose order is proved all the way round its rings.
+pairs: 128 ranks with 255 blocks each, 422,528 steps, an all-reduce in which everyone talks to everyone (more blocks than
+any target takes, which is reported; here for the race check).
+big: 256 ranks, 913,920 steps, an all-gather.
 """
 
 from __future__ import annotations
@@ -35,7 +37,8 @@ def measure(name: str) -> None:
     seconds = time.perf_counter() - start
     gigabytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
     faults = sorted({fault.split(": ", 1)[-1] for fault in (*report.deadlocks, *report.data, *report.races)})
-    print(f"{name}: {len(text) / 1e6:.0f} MB of XML, {report.ranks} ranks, {report.blocks} blocks, {report.steps} steps")
+    size = f"{report.ranks} ranks, {report.blocks} blocks, {report.steps} steps"
+    print(f"{name}: {len(text) / 1e6:.0f} MB of XML, {size}")
     print(f"  verified in {seconds:.1f} s, peak memory of the process {gigabytes:.2f} GB")
     print(f"  accepted: {report.accepted}; faults of the replay: {faults or 'none'}")
 

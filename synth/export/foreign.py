@@ -6,18 +6,21 @@ along with them.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from typing import cast
 
+from synth.errors import InvalidInputError
 from synth.export.c_integers import c_int, c_long
 from synth.export.msccl_reader import claimed_semantics
-from synth.export.runtime_blocks import Numbers, step_fields
-from synth.export.runtime_lexer import Lexed, Node
+from synth.export.runtime_blocks import Numbers
+from synth.export.runtime_lexer import Lexed, Node, lex
+from synth.export.source import source_text
 from synth.export.xml_lexer import Element
 from synth.program.model import Buffer, Draft, GpuProgram, Semantics, Step, StepType, ThreadBlock
 from synth.program.semantics import ROOTED
-from synth.program.targets import TARGETS, Target
+from synth.program.targets import MSCCL, TARGETS, Target
 
 _PLAIN = re.compile(r"0|-?[1-9][0-9]*")
 _LEGACY_MAX_BYTES = 1 << 27
@@ -50,6 +53,28 @@ def foreign_draft(lexed: Lexed, target: Target) -> Draft | None:
         max_bytes=c_long(values["maxBytes"]) if "maxBytes" in values else _LEGACY_MAX_BYTES,
         gpus=gpus,
     )
+
+
+def read_foreign(source: str | os.PathLike[str], target: Target = MSCCL) -> Draft:
+    """Read anybody's file as a runtime would, whether or not it would then refuse it.
+
+    Parameters
+    ----------
+    source
+        A path, or the text itself (a string that contains ``<``).
+    target
+        The runtime whose attributes count.
+
+    Raises
+    ------
+    InvalidInputError
+        When the file cannot be read, or the runtime's lexer stops in it.
+    """
+    lexed = lex(source_text(source))
+    draft = foreign_draft(lexed, target)
+    if draft is None or lexed.refusal:
+        raise InvalidInputError(lexed.refusal or "there is no <algo> element")
+    return draft
 
 
 def _text(latin: str) -> str:
@@ -86,21 +111,12 @@ def _gpu(node: Node) -> GpuProgram:
 def _block(node: Node, numbers: Numbers) -> ThreadBlock:
     number, send, recv, chan = (c_int(node.attributes.get(name, "-1")) for name in ("id", "send", "recv", "chan"))
     steps = []
-    for values in node.steps:
-        f = step_fields(values, numbers)
-        depid = f.depid if values[7] is not None else -1
+    for _, kind, srcbuf, srcoff, dstbuf, dstoff, cnt, depid, deps, hasdep in node.steps:
+        # Names that the model does not know are kept as they are, and found by the verification.
+        src, dst, wait = cast(Buffer, srcbuf or ""), cast(Buffer, dstbuf or ""), -1 if depid is None else numbers[depid]
+        step_type, signals = cast(StepType, kind or ""), numbers[hasdep] != 0
         steps.append(
-            Step(
-                cast(StepType, f.type),
-                cast(Buffer, f.srcbuf),
-                f.srcoff,
-                cast(Buffer, f.dstbuf),
-                f.dstoff,
-                f.cnt,
-                depid,
-                f.deps,
-                f.hasdep != 0,
-            )
+            Step(step_type, src, numbers[srcoff], dst, numbers[dstoff], numbers[cnt], wait, numbers[deps], signals)
         )
     return ThreadBlock(number, send, recv, chan, tuple(steps))
 

@@ -13,7 +13,7 @@ from synth.schedule import Schedule, make_schedule
 from synth.solver import Plan
 
 # Chunk counts that are tried to say what would fit.
-TRIES = 6
+TRIES = 3
 
 
 def fit(

@@ -16,7 +16,7 @@ from synth.program.mscclpp_model import MscclppDraft
 from synth.program.semantics import Tokens, expected_output, input_tokens, layout
 
 # Two rows: events whose writes are visible, and events that are over (a relaxed signal says only the latter).
-Clock = NDArray[np.int64]
+Clock = NDArray[np.int32]
 VISIBLE: Final = 0
 ORDERED: Final = 1
 _SHOWN: Final = 12

@@ -73,7 +73,7 @@ class Simulation:
         ports = [end for gpu in draft.gpus for end in channel_ends(gpu, "port")]
         self.first_block = np.cumsum([ranks, *(len(gpu.blocks) for gpu in draft.gpus)]).tolist()
         size = self.first_block[-1] + len(ports)
-        zero: Clock = np.zeros((2, size), dtype=np.int64)
+        zero: Clock = np.zeros((2, size), dtype=np.int32)
         self.proxies = {end: Proxy(self.first_block[-1] + k, zero, zero) for k, end in enumerate(ports)}
         self.events = [0] * size
         self.rank_clock = [zero for _ in range(ranks)]

@@ -8,21 +8,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
-import pulp
 
 from synth.errors import InvalidInputError
 from synth.formulation.network import Floats
 from synth.formulation.routes import Route
+from synth.schedule.chunk_milp import Counts, best_counts
 from synth.schedule.reroute import Rerouter
 from synth.schedule.softmax import soft_max
-from synth.solver.highs import clean_stdout
 from synth.solver.plan import Plan
 
-Counts = npt.NDArray[np.int64]
-# Branch-and-bound nodes per chunk count. A node limit and not a time limit, so that the result does not depend on
-# how fast the machine is.
-NODES = 50
 # Integer columns up to which the MILP is tried.
 MOST_INTEGERS = 600
 # Work of ruin and recreate while searching for a chunk count, and for the chunk count that is taken.
@@ -247,7 +241,7 @@ class _Rounder:
         everything = list(range(len(self.columns)))
         if not self.meeting:
             needs = {tuple(g): self.shard_chunks[self.columns[g[0]].commodity] for g in self.groups}
-            return self._milp_part(everything, needs, np.ones(self.loads.shape[1]), enough)
+            return best_counts(self.loads, everything, needs, np.ones(self.loads.shape[1]), enough)
         seats = self._seats()
         share = np.array([column.share for column in self.columns]) * self.shard_chunks[0]
         spare = np.maximum(1.0 - share @ self.loads, 0.0) / 2
@@ -256,47 +250,17 @@ class _Rounder:
             part = [k for k in everything if bool(self.columns[k].reduce_hops) == inward]
             room = share[part] @ self.loads[part] + spare
             needs = {tuple(self._half(point, inward)): int(n) for point, n in seats.items()}
-            solved, _ = self._milp_part(part, needs, room, enough)
+            solved, _ = best_counts(self.loads, part, needs, room, enough)
             if solved is None:
                 return None, False
             counts += solved
         return counts, False
-
-    def _milp_part(
-        self, part: list[int], needs: dict[tuple[int, ...], int], room: Floats, enough: float
-    ) -> tuple[Counts | None, bool]:
-        """Min T with loads of the columns in ``part`` at most T x room, and whole chunks that serve each group."""
-        model = pulp.LpProblem("synth_chunks", pulp.LpMinimize)
-        span = model.add_variable("T", lowBound=0.0)
-        x = {k: model.add_variable(f"n_{k}", lowBound=0, cat="Integer") for k in part}
-        model += span
-        for number, (group, need) in enumerate(needs.items()):
-            model += pulp.lpSum(x[k] for k in group) == need, f"serve_{number}"
-        for row in np.flatnonzero(self.loads[part].max(axis=0)):
-            terms = [(x[k], float(self.loads[k, row])) for k in part if self.loads[k, row]]
-            model += pulp.lpSum(value * n for n, value in terms) - float(room[row]) * span <= 0, f"use_{row}"
-        with clean_stdout():
-            engine = pulp.HiGHS(msg=False, threads=1, mip_max_nodes=NODES, random_seed=0, objective_target=enough)
-            stats = model.solve(engine)
-        values = {k: float("nan") if (v := x[k].value()) is None else float(v) for k in part}
-        if not _complete(values, needs):
-            return None, False
-        counts = np.zeros(len(self.columns), dtype=np.int64)
-        counts[part] = [round(values[k]) for k in part]
-        return counts, stats.status == pulp.LpSolveStatus.Optimal
 
     def _seats(self) -> dict[int, int]:
         """Chunks of each meeting point of an all-reduce."""
         points = list(dict.fromkeys(column.root for column in self.columns))
         mass = np.array([sum(max(self.columns[k].share, 0.0) for k in self._half(point, True)) for point in points])
         return dict(zip(points, map(int, _hamilton(mass, self.shard_chunks[0])), strict=True))
-
-
-def _complete(values: dict[int, float], needs: dict[tuple[int, ...], int]) -> bool:
-    """Whether a solver's values are whole and serve every group (a stopped engine may return anything)."""
-    if not all(math.isfinite(v) and abs(v - round(v)) <= 1e-4 for v in values.values()):
-        return False
-    return all(round(sum(values[k] for k in group)) == need for group, need in needs.items())
 
 
 def _hamilton(shares: Floats, seats: int) -> Counts:

@@ -1,4 +1,4 @@
-"""The runtimes' verdicts beyond the collected files: corners of the lexer and the parser, and files made up at random."""
+"""The runtimes' verdicts beyond the collected files: corners of lexer and parser, and files made up at random."""
 
 from __future__ import annotations
 

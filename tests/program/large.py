@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from synth.program.model import Buffer, Draft, Semantics, Step, ThreadBlock
 from tests.program.builders import block, draft, gpu, step
 
@@ -25,6 +27,31 @@ def ring_gather(n: int, rings: int, nops: int = 0) -> Draft:
                 if 1 < hop <= nops + 1:
                     sends.append(step("nop", dep=(2 * c, hop - 2)))
                 sends.append(step("s", places[hop], places[hop], dep=(2 * c, hop - 1)))
+            blocks.append(block(2 * c, -1, (r - 1) % n, receives, chan=c))
+            blocks.append(block(2 * c + 1, (r + 1) % n, -1, sends, chan=c))
+        gpus.append(gpu(claim, r, blocks))
+    return draft(claim, gpus, inplace=True, nchannels=rings)
+
+
+def parallel_rings(n: int, rings: int) -> Draft:
+    """All-reduce in place, one ring per channel; each rank adds in one block and passes on in another."""
+    claim = Semantics("allreduce", n, n * rings)
+    gpus = []
+    for r in range(n):
+        blocks = []
+        for c in range(rings):
+            places: list[Where] = [("i", ((r - hop) % n) * rings + c) for hop in range(2 * n)]
+            receives: list[Step] = []
+            for hop in range(1, 2 * n - 1):
+                reduces = hop < n
+                at = places[hop]
+                receives.append(step("rrc" if reduces else "r", at, at, hasdep=True))
+            sends = [step("s", places[0])]
+            sends += [step("s", places[hop], dep=(2 * c, hop - 1)) for hop in range(1, 2 * n - 2)]
+            # The gathered chunk overwrites what was sent n - 1 hops ago: that send must have happened.
+            for hop in range(n, 2 * n - 1):
+                receives[hop - 1] = replace(receives[hop - 1], depid=2 * c + 1, deps=hop - n)
+            sends = [replace(s, hasdep=True) for s in sends]
             blocks.append(block(2 * c, -1, (r - 1) % n, receives, chan=c))
             blocks.append(block(2 * c + 1, (r + 1) % n, -1, sends, chan=c))
         gpus.append(gpu(claim, r, blocks))

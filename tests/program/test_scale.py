@@ -1,38 +1,22 @@
-"""Large programs verify; how fast is a matter for the benchmarks."""
+"""Large programs verify; how fast is a matter for the benchmarks (``benchmarks/verify.py``)."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from synth.program.model import Buffer, Draft, Semantics, Step
+import pytest
+
+from synth.program.model import Draft
 from synth.program.program import Program
+from synth.program.targets import MSCCL
 from synth.program.verify import verify
-from tests.program.builders import block, direct_alltoall, draft, edit_step, gpu, step
+from tests.program.builders import direct_alltoall, edit_step
+from tests.program.large import allpairs_allreduce, parallel_rings, ring_gather, rings_allreduce
 
 
-def parallel_rings(n: int, rings: int) -> Draft:
-    """All-reduce in place, one ring per channel; each rank adds in one block and passes on in another."""
-    claim = Semantics("allreduce", n, n * rings)
-    gpus = []
-    for r in range(n):
-        blocks = []
-        for c in range(rings):
-            places: list[tuple[Buffer, int]] = [("i", ((r - hop) % n) * rings + c) for hop in range(2 * n)]
-            receives: list[Step] = []
-            for hop in range(1, 2 * n - 1):
-                reduces = hop < n
-                at = places[hop]
-                receives.append(step("rrc" if reduces else "r", at, at, hasdep=True))
-            sends = [step("s", places[0])]
-            sends += [step("s", places[hop], dep=(2 * c, hop - 1)) for hop in range(1, 2 * n - 2)]
-            # The gathered chunk overwrites what was sent n - 1 hops ago: that send must have happened.
-            for hop in range(n, 2 * n - 1):
-                receives[hop - 1] = replace(receives[hop - 1], depid=2 * c + 1, deps=hop - n)
-            sends = [replace(s, hasdep=True) for s in sends]
-            blocks.append(block(2 * c, -1, (r - 1) % n, receives, chan=c))
-            blocks.append(block(2 * c + 1, (r + 1) % n, -1, sends, chan=c))
-        gpus.append(gpu(claim, r, blocks))
-    return draft(claim, gpus, inplace=True, nchannels=rings)
+def without_wait(program: Draft, rank: int, tb: int, index: int) -> Draft:
+    assert program.gpus[rank].blocks[tb].steps[index].depid >= 0
+    return edit_step(program, rank, tb, index, lambda s: replace(s, depid=-1, deps=-1))
 
 
 def test_16_ranks_with_512_blocks_and_15_thousand_steps() -> None:
@@ -43,9 +27,28 @@ def test_16_ranks_with_512_blocks_and_15_thousand_steps() -> None:
     assert report.steps == 15_360
     for spoil in (17, 200, 255):
         rank, rest = spoil % 16, spoil // 16
-        racy = edit_step(program, rank, 2 * rest + 1, 5, lambda s: replace(s, depid=-1, deps=-1))
-        assert verify(racy).races
+        assert verify(without_wait(program, rank, 2 * rest + 1, 5)).races
 
 
 def test_8_ranks_with_32768_chunks() -> None:
     assert Program(direct_alltoall(8, 4096)).report.ok
+
+
+@pytest.mark.parametrize(
+    ("program", "steps", "spot"),
+    [
+        (ring_gather(48, 8, 40), 51_072, (47, 15, 70)),
+        (rings_allreduce(40, 4), 24_960, (3, 7, 60)),
+        (allpairs_allreduce(40, 2), 16_960, (20, 60, 3)),
+    ],
+    ids=["gather", "rings", "pairs"],
+)
+def test_tens_of_thousands_of_steps(program: Draft, steps: int, spot: tuple[int, int, int]) -> None:
+    """Order through waits, all the way round rings, and over the peers: each missing wait is noticed."""
+    target = replace(MSCCL, max_steps_per_block=512)
+    report = verify(program, target)
+    assert report.ok, report.summary()
+    assert report.steps == steps
+    racy = verify(without_wait(program, *spot), target)
+    assert racy.races
+    assert racy.data == ()
