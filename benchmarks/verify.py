@@ -4,8 +4,8 @@
 
 ring: 128 ranks, 501,248 steps, an all-gather.
 rings: 128 ranks, 455,168 steps, an all-reduce whose order is proved all the way round its rings.
-pairs: 128 ranks with 255 blocks each, 422,528 steps, an all-reduce in which everyone talks to everyone (more blocks than
-any target takes, which is reported; here for the race check).
+pairs: 128 ranks with 255 blocks each, 422,528 steps, an all-reduce in which everyone talks to everyone (with more
+blocks than any target takes, which is reported; here for the race check).
 big: 256 ranks, 913,920 steps, an all-gather.
 """
 

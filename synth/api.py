@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from synth.demand import Demand, make_demand
-from synth.program import MSCCL, Program, Target, fit, target_named
+from synth.errors import InvalidInputError
+from synth.program import Program
 from synth.report import result_facts
+from synth.runtime import AnyProgram, Runtime, facts_of, file_of, target_names
 from synth.schedule import Schedule
 from synth.solver import Plan, Progress
 from synth.solver import solve as solve_plan
@@ -37,21 +39,37 @@ class Result:
 
     plan: Plan
     schedule: Schedule
-    program: Program
+    program: AnyProgram
     timings: Mapping[str, float] = field(default_factory=dict, compare=False)
     files: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     @cached_property
-    def xml(self) -> str:
-        """The program as MSCCL XML."""
-        from synth.export import to_xml
+    def text(self) -> str:
+        """The file that the runtime loads: MSCCL XML, or MSCCL++ JSON."""
+        return file_of(self.program)[1]
 
-        return to_xml(self.program)
+    @property
+    def xml_program(self) -> Program:
+        """The program of an XML runtime.
+
+        Raises
+        ------
+        InvalidInputError
+            When the target is mscclpp, whose plans are JSON.
+        """
+        if not isinstance(self.program, Program):
+            raise InvalidInputError("an mscclpp plan is JSON, not XML: use .program and .text")
+        return self.program
+
+    @property
+    def xml(self) -> str:
+        """The program as MSCCL XML; the same error for mscclpp."""
+        return file_of(self.xml_program)[1]
 
     def to_dict(self) -> dict[str, Any]:
         """The ``synth-result/1`` object of the CLI's ``--json``."""
         plan, schedule = self.plan, self.schedule
-        busbw = plan.busbw
+        busbw, facts = plan.busbw, facts_of(self.program)
         return {
             "format": FORMAT,
             "topology": plan.topology.name,
@@ -71,8 +89,8 @@ class Result:
             "simulated_us": schedule.simulated * 1e6,
             "algbw_GBps": plan.algbw / 1e9,
             "busbw_GBps": None if busbw is None else busbw / 1e9,
-            "target": self.program.target.name,
-            "active_bytes": [self.program.draft.min_bytes, self.program.draft.max_bytes],
+            "target": facts.target,
+            "active_bytes": [facts.low, facts.high],
             "timings_s": dict(self.timings),
             "solver": {
                 "engine": plan.solver.engine,
@@ -91,7 +109,7 @@ class Result:
         return html_table(result_facts(self))
 
     def write(self, folder: str | Path) -> Result:
-        """Write plan.json, schedule.json, msccl.xml, summary.txt and four plots; returns a result with ``files``.
+        """Write plan.json, schedule.json, the program, summary.txt and the plots; returns a result with ``files``.
 
         All files are made before the first one appears under its name.
         """
@@ -157,7 +175,7 @@ def synthesize(
     chunks: int | None = None,
     max_loss: float = 0.02,
     max_steps: int | None = None,
-    target: Target | str = MSCCL,
+    target: str = "msccl",
     lowering: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> Result:
@@ -170,7 +188,7 @@ def synthesize(
     chunks, max_loss, max_steps
         See :func:`synth.schedule.make_schedule`. With ``max_steps`` the hop distance is checked before any solver.
     target
-        Runtime, or its name.
+        Name of the runtime: msccl, msccl-executor, rccl or mscclpp.
     lowering
         Options of :func:`synth.program.make_draft`: inplace, name, min_bytes, max_bytes, protocol, instances,
         max_channels.
@@ -181,7 +199,9 @@ def synthesize(
     """
     began = time.monotonic()
     machine = as_topology(topology)
-    runtime = target_named(target) if isinstance(target, str) else target
+    runtime = Runtime(target, dict(lowering or {}))
+    if target not in target_names():
+        raise InvalidInputError(f"unknown target {target!r}: use one of {', '.join(target_names())}")
     if not isinstance(collective, Demand):
         names = ("ranks", "root", "matrix", "shards")
         given = {name: options.pop(name) for name in names if name in options}
@@ -190,9 +210,9 @@ def synthesize(
         check_steps(machine, collective.pairs, max_steps)
     plan = solve(machine, collective, **options)
     fitting = time.monotonic()
-    schedule, draft = fit(plan, runtime, chunks=chunks, max_loss=max_loss, max_steps=max_steps, **dict(lowering or {}))
+    schedule, draft = runtime.fitted(plan, chunks, max_loss, max_steps)
     checking = time.monotonic()
-    program = Program(draft, runtime)
+    program = runtime.program(draft)
     ended = time.monotonic()
     scheduled = schedule.timings.get("schedule", 0.0)
     timings = {

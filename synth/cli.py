@@ -55,7 +55,7 @@ def solve(
     chunks: Annotated[int | None, typer.Option(help="Chunks per shard; default: as few as --max-loss allows.")] = None,
     max_loss: Annotated[float, typer.Option(help="Loss that whole chunks may cost, 0.02 = 2 %.")] = 0.02,
     max_steps: Annotated[int | None, typer.Option(help="Most synchronous rounds.")] = None,
-    target: Annotated[str, typer.Option(help="Runtime: msccl, msccl-executor or rccl.")] = "msccl",
+    target: Annotated[str, typer.Option(help="Runtime: msccl, msccl-executor, rccl or mscclpp.")] = "msccl",
     inplace: Annotated[bool, typer.Option("--inplace/--out-of-place", help="One buffer for both sides?")] = False,
     min_bytes: Annotated[str, typer.Option(help="Size from which on the file is active.")] = "0",
     max_bytes: Annotated[str | None, typer.Option(help="Size up to which the file is active.")] = None,
@@ -115,7 +115,7 @@ def solve(
 
 @app.command()
 def verify(
-    file: Annotated[Path, typer.Argument(help="Any MSCCL XML file, of any dialect.")],
+    file: Annotated[Path, typer.Argument(help="An MSCCL XML of any dialect, or an MSCCL++ plan.")],
     target: Annotated[str, typer.Option(help="Runtime that would load it: msccl, msccl-executor or rccl.")] = "msccl",
     ranks: Annotated[int | None, typer.Option(help="Ranks of the job; a file for another number is refused.")] = None,
     protocol: Annotated[str | None, typer.Option(help="Replay with this protocol's FIFO, not the file's.")] = None,
@@ -124,8 +124,14 @@ def verify(
 ) -> None:
     """Say whether a runtime accepts an MSCCL XML, and what happens then: data, races, deadlocks, unchecked hazards."""
     from synth.export import verify_file
+    from synth.export.mscclpp_json import verify_plan
     from synth.program import target_named
+    from synth.runtime import MSCCLPP
 
+    if target == MSCCLPP or file.suffix == ".json":
+        report = verify_plan(file)
+        say(report.to_dict() if as_json else report.summary())
+        raise typer.Exit(0 if report.ok else VerificationError.exit_code)
     runtime = target_named(target)
     report = verify_file(file, runtime if sms is None else runtime.on_gpu(sms), ranks=ranks, protocol=protocol)
     say(report.to_dict() if as_json else report.summary())

@@ -6,10 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from synth.export.msccl_xml import checked_xml
 from synth.export.plots import figure_files
 from synth.export.schedule_json import dump_schedule
 from synth.files import write_files
+from synth.runtime import file_of
 from synth.solver.plan_file import dump_plan
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ def write_folder(result: Result, folder: Path) -> Result:
     }
     for name, data in figure_files(result.schedule).items():
         contents[Path(name).stem] = (name, data)
-    contents["xml"] = ("msccl.xml", checked_xml(result.program).encode())
+    name, text = file_of(result.program)
+    contents["program"] = (name, text.encode())
     write_files(folder, dict(contents.values()))
     return replace(result, files={kind: str(folder / name) for kind, (name, _) in contents.items()})

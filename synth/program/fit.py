@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
 
 from synth.errors import NotExpressibleError
-from synth.program.limits import limit_faults
-from synth.program.lowering import make_draft
-from synth.program.model import Draft
-from synth.program.targets import Target
 from synth.schedule import Schedule, make_schedule
 from synth.solver import Plan
 
@@ -16,63 +12,55 @@ from synth.solver import Plan
 TRIES = 3
 
 
-def fit(
+def fit[D](
     plan: Plan,
-    target: Target,
+    draft_of: Callable[[Schedule], D],
     *,
     chunks: int | None = None,
     max_loss: float = 0.02,
     max_steps: int | None = None,
-    **options: Any,
-) -> tuple[Schedule, Draft]:
+) -> tuple[Schedule, D]:
     """Schedule and draft of a plan within a target's limits.
 
     With a free chunk count, chunks are halved less often until the program fits; an asked one is kept.
 
     Parameters
     ----------
-    plan, target
-        What to lower for what.
+    plan
+        What to lower.
+    draft_of
+        Makes the draft of a schedule; raises NotExpressibleError when it breaks a limit.
     chunks, max_loss, max_steps
         See :func:`synth.schedule.make_schedule`.
-    options
-        See :func:`synth.program.make_draft`.
 
     Raises
     ------
     NotExpressibleError
-        With the limits that are broken, and for an asked chunk count one that fits.
+        With the limits that are broken, and a chunk count that fits.
     """
     finest: int | None = None
     while True:
         schedule = make_schedule(plan, chunks=chunks, max_loss=max_loss, max_steps=max_steps, finest=finest)
-        draft, faults = _attempt(schedule, target, options)
-        if draft is not None and not faults:
-            return schedule, draft
-        if chunks is None and schedule.refined > 1:
-            finest = schedule.refined // 2
-            continue
-        hint = _nearest(plan, target, schedule.chunks_per_shard, options)
-        raise NotExpressibleError([*faults, *hint])
+        try:
+            return schedule, draft_of(schedule)
+        except NotExpressibleError as error:
+            if chunks is None and schedule.refined > 1:
+                finest = schedule.refined // 2
+                continue
+            hint = _nearest(plan, draft_of, schedule.chunks_per_shard)
+            raise NotExpressibleError([*error.faults, hint]) from error
 
 
-def _attempt(schedule: Schedule, target: Target, options: dict[str, Any]) -> tuple[Draft | None, list[str]]:
-    try:
-        draft = make_draft(schedule, target, **options)
-    except NotExpressibleError as error:
-        return None, list(error.faults)
-    return draft, limit_faults(draft, target)
-
-
-def _nearest(plan: Plan, target: Target, chunks: int, options: dict[str, Any]) -> list[str]:
+def _nearest[D](plan: Plan, draft_of: Callable[[Schedule], D], chunks: int) -> str:
     """A smaller chunk count that fits, found by halving the interval a few times."""
     low, high = 0, chunks
     for _ in range(TRIES):
         middle = (low + high + 1) // 2
         if not low < middle < high:
             break
-        if _attempt(make_schedule(plan, chunks=middle), target, options)[1]:
-            high = middle
-        else:
+        try:
+            draft_of(make_schedule(plan, chunks=middle))
             low = middle
-    return [f"with --chunks {low} it fits"] if low else ["no smaller chunk count fits either"]
+        except NotExpressibleError:
+            high = middle
+    return f"with --chunks {low} it fits" if low else "no smaller chunk count was found that fits"

@@ -67,11 +67,11 @@ def test_some_ranks_only_relay(collective: str) -> None:
 
 def test_uneven_collectives() -> None:
     for collective in ("allgather", "reducescatter"):
-        made = synth.synthesize("ring:4", collective, shards=[1e6, 2e6, 1e6, 3e6]).program.draft
+        made = synth.synthesize("ring:4", collective, shards=[1e6, 2e6, 1e6, 3e6]).xml_program.draft
         assert made.semantics.collective == collective + "v"
         ran(made, size_of(made))
     matrix = np.array([[2, 1, 0, 3], [0, 1, 4, 0], [1, 1, 1, 1], [0, 0, 0, 0]]) * 1e6
-    made = synth.synthesize("ring:4", "alltoallv", matrix=matrix).program.draft
+    made = synth.synthesize("ring:4", "alltoallv", matrix=matrix).xml_program.draft
     assert made.semantics.collective == "alltoallv"
     ran(made, size_of(made))
 

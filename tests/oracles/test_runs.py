@@ -135,7 +135,7 @@ def test_t16_runs_of_72_chunks_are_cut(eight: synth.Plan) -> None:
 )
 def test_t17_chunk_bookkeeping(collective: str, sizes: tuple[int, int]) -> None:
     result = synth.synthesize("ring:4", collective, 4 * GB, chunks=2)
-    draft = result.program.draft
+    draft = result.xml_program.draft
     assert draft.semantics.nchunks == 8
     assert [(gpu.i_chunks, gpu.o_chunks) for gpu in draft.gpus] == [sizes] * 4
     assert 'nchunksperloop="8"' in result.xml
@@ -339,7 +339,7 @@ def test_t33_wrong_job_size(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     result = synth.synthesize("ring:8", "allgather", 8 * GB, chunks=1)
-    report = synth.verify(result.program.draft, ranks=4)
+    report = synth.verify(result.xml_program.draft, ranks=4)
     assert not report.ok
     assert "8" in report.faults[0]
     assert "4" in report.faults[0]

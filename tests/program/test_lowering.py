@@ -11,8 +11,9 @@ import synth
 from synth.demand import COLLECTIVES
 from synth.errors import InvalidInputError, NotExpressibleError
 from synth.export import read_xml, to_xml
-from synth.program import MSCCL, TARGETS, fit, lower, make_draft, verify
+from synth.program import MSCCL, TARGETS, lower, make_draft, verify
 from synth.program.semantics import IN_PLACE
+from synth.runtime import Runtime
 from synth.topology import Topology
 from tests.strategies import topologies
 
@@ -160,10 +161,12 @@ def test_every_xml_target(name: str, collective: str) -> None:
         for inplace in (False, True):
             if inplace and collective == "alltoall":
                 continue
-            schedule, draft = fit(plan, target, inplace=inplace)
-            program = synth.Program(draft, target)
+            runtime = Runtime(target.name, {"inplace": inplace})
+            schedule, draft = runtime.fitted(plan, None, 0.02, None)
+            program = runtime.program(draft)
+            assert isinstance(program, synth.Program)
             assert program.report.ok
-            assert {s.type for g in draft.gpus for b in g.blocks for s in b.steps} <= target.step_types
+            assert {s.type for g in program.draft.gpus for b in g.blocks for s in b.steps} <= target.step_types
             assert schedule.loss <= 0.02 + 1e-9
 
 
@@ -180,9 +183,10 @@ def test_random_topologies_on_every_target(
 def test_finer_chunks_give_way_to_the_limits() -> None:
     """On 64 steps per block and 64 blocks per GPU a broadcast cannot be cut as finely as on 256 and 216."""
     plan = synth.solve("fullmesh:8", "broadcast", 1e9)
-    fine, _ = fit(plan, MSCCL)
-    coarse, draft = fit(plan, synth.program.RCCL, max_channels=2)
+    fine, _ = Runtime("msccl", {}).fitted(plan, None, 0.02, None)
+    coarse, draft = Runtime("rccl", {"max_channels": 2}).fitted(plan, None, 0.02, None)
     assert coarse.chunks_per_shard <= fine.chunks_per_shard
+    assert isinstance(draft, synth.program.Draft)
     assert draft.nchannels <= 2
 
 

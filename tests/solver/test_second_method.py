@@ -264,7 +264,7 @@ def test_times_are_ordered_and_programs_verify_again(collective: str) -> None:
         order = [found[f"{name}_us"] for name in ("bound", "plan", "quantized", "simulated")]
         assert all(math.isfinite(value) and value >= 0 for value in order)
         assert order == sorted(order)  # exactly: who reads the file may compare
-        assert synth.verify(result.program.draft).ok
+        assert synth.verify(result.xml_program.draft).ok
         again = read_xml(result.xml)
         report = synth.verify(again, ranks=len(topology.gpus))
         assert report.ok, report.faults

@@ -1,0 +1,135 @@
+"""Targets as the whole line sees them: drafts that fit, verified programs, and the file that each runtime loads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from synth.errors import InvalidInputError, NotExpressibleError
+from synth.program import TARGETS, Draft, Program, Report, Target, make_draft, target_named
+from synth.program.fit import fit
+from synth.program.limits import limit_faults
+from synth.program.model import Semantics
+from synth.program.mscclpp_lowering import make_mscclpp_draft
+from synth.program.mscclpp_model import MscclppDraft
+from synth.program.mscclpp_program import MscclppProgram
+from synth.program.selection import count_rule
+from synth.schedule import Schedule
+from synth.solver import Plan
+
+MSCCLPP = "mscclpp"
+AnyDraft = Draft | MscclppDraft
+AnyProgram = Program | MscclppProgram
+
+
+def target_names() -> tuple[str, ...]:
+    """Names of all targets."""
+    return (*(target.name for target in TARGETS), MSCCLPP)
+
+
+@dataclass(frozen=True)
+class Runtime:
+    """One target with the options of its lowering.
+
+    Attributes
+    ----------
+    name
+        One of :func:`target_names`.
+    options
+        See :func:`synth.program.make_draft`; ``mscclpp`` knows inplace, name, max_bytes and instances.
+    """
+
+    name: str
+    options: Mapping[str, Any]
+
+    @property
+    def target(self) -> Target:
+        """Limits of an XML runtime."""
+        return target_named(self.name)
+
+    def fitted(
+        self, plan: Plan, chunks: int | None, max_loss: float, max_steps: int | None
+    ) -> tuple[Schedule, AnyDraft]:
+        """Schedule and draft within the runtime's limits (see :func:`synth.program.fit`)."""
+        return fit(plan, self._draft_of(), chunks=chunks, max_loss=max_loss, max_steps=max_steps)
+
+    def _draft_of(self) -> Callable[[Schedule], AnyDraft]:
+        if self.name == MSCCLPP:
+            return self._mscclpp_draft
+        return self._xml_draft
+
+    def _xml_draft(self, schedule: Schedule) -> Draft:
+        draft = make_draft(schedule, self.target, **self.options)
+        faults = limit_faults(draft, self.target)
+        if faults:
+            raise NotExpressibleError(faults)
+        return draft
+
+    def _mscclpp_draft(self, schedule: Schedule) -> MscclppDraft:
+        options = {key: value for key, value in self.options.items() if key not in ("protocol", "min_bytes")}
+        if options.pop("max_channels", None) is not None:
+            raise InvalidInputError("mscclpp has no channels to limit: leave --max-channels out")
+        if self.options.get("protocol", "Simple") != "Simple":
+            raise InvalidInputError(f"protocol {self.options['protocol']!r}: mscclpp plans are written for Simple")
+        return make_mscclpp_draft(schedule, **options)
+
+    def program(self, draft: AnyDraft) -> AnyProgram:
+        """The verified program of a draft."""
+        return MscclppProgram(draft) if isinstance(draft, MscclppDraft) else Program(draft, self.target)
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What a result says of its program, whatever the runtime.
+
+    Attributes
+    ----------
+    target
+        Name of the runtime.
+    report
+        Outcome of the verification.
+    low, high
+        Message sizes in bytes between which the runtime takes the file.
+    size
+        Blocks, steps or operations, channels, in words.
+    counts
+        Which element counts are served, in words.
+    """
+
+    target: str
+    report: Report
+    low: int
+    high: int
+    size: str
+    counts: str
+
+
+def facts_of(program: AnyProgram) -> Facts:
+    """Facts of a verified program."""
+    report = program.report
+    if isinstance(program, MscclppProgram):
+        draft = program.draft
+        size = f"{report.blocks} thread blocks, {report.steps} operations"
+        counts = f"buffers cut into {max(gpu.output_chunks for gpu in draft.gpus)} chunks of whole 16-byte units"
+        return Facts(MSCCLPP, report, draft.min_message_size, draft.max_message_size, size, counts)
+    xml = program.draft
+    size = f"{report.blocks} thread blocks, {report.steps} steps, {xml.nchannels} channels"
+    return Facts(program.target.name, report, xml.min_bytes, xml.max_bytes, size, _counts(xml.semantics))
+
+
+def _counts(claim: Semantics) -> str:
+    rule = count_rule(claim)
+    older = "" if rule.older == rule.multiple else f" (older runtimes: {rule.older})"
+    return f"element count a multiple of {rule.multiple}{older}"
+
+
+def file_of(program: AnyProgram) -> tuple[str, str]:
+    """Name and text of the file that the runtime loads, read back and compared with the program."""
+    if isinstance(program, MscclppProgram):
+        from synth.export.mscclpp_json import checked_json
+
+        return "mscclpp.json", checked_json(program)
+    from synth.export.msccl_xml import checked_xml
+
+    return "msccl.xml", checked_xml(program)
