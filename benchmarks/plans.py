@@ -1,6 +1,6 @@
 """Time of plans, schedules and programs on machines that other synthesizers are measured on.
 
-    uv run python benchmarks/plans.py [INSTANCE ...] [--collectives allgather,alltoall] [--csv FILE]
+    uv run python benchmarks/plans.py [INSTANCE ...] [--collectives allgather,alltoall] [--symmetry off] [--csv FILE]
 
 Prints one line per instance and collective: GPUs, links, plan time and certified gap, seconds per stage, routes,
 chunks, loss of whole chunks, simulated over plan time. Nothing here is asserted by a test.
@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import csv
 from pathlib import Path
+from typing import Literal
 
 import synth
 
@@ -30,8 +31,8 @@ FIELDS = (
 )
 
 
-def measure(name: str, collective: str) -> dict[str, object]:
-    result = synth.synthesize(name, collective, 1e9, time_limit=600.0)
+def measure(name: str, collective: str, symmetry: Literal["auto", "off"]) -> dict[str, object]:
+    result = synth.synthesize(name, collective, 1e9, time_limit=600.0, symmetry=symmetry)
     plan, schedule, seconds = result.plan, result.schedule, result.timings
     return {
         "instance": name,
@@ -56,12 +57,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("instances", nargs="*", default=INSTANCES)
     parser.add_argument("--collectives", default="allgather,alltoall,allreduce")
+    parser.add_argument("--symmetry", choices=("auto", "off"), default="auto")
     parser.add_argument("--csv", type=Path)
     options = parser.parse_args()
     rows = []
     for name in options.instances:
         for collective in options.collectives.split(","):
-            rows.append(measure(name, collective))
+            rows.append(measure(name, collective, options.symmetry))
             print("  ".join(f"{key}={value}" for key, value in rows[-1].items()), flush=True)
     if options.csv is not None:
         with options.csv.open("w", newline="", encoding="utf-8") as file:
