@@ -191,7 +191,7 @@ def synthesize(
         Name of the runtime: msccl, msccl-executor, rccl or mscclpp.
     lowering
         Options of :func:`synth.program.make_draft`: inplace, name, min_bytes, max_bytes, protocol, instances,
-        max_channels.
+        max_channels; and ``sms``, the thread blocks that the GPU can hold at once.
 
     Returns
     -------

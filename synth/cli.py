@@ -62,6 +62,7 @@ def solve(
     protocol: Annotated[str, typer.Option(help="Simple, LL or LL128.")] = "Simple",
     instances: Annotated[int, typer.Option(help="Least number of channels per path.")] = 1,
     max_channels: Annotated[int | None, typer.Option(help="Most channels that the program may use.")] = None,
+    sms: Annotated[int | None, typer.Option(help="SMs or CUs of the GPU: blocks that it holds at once.")] = None,
     symmetry: Annotated[
         str, typer.Option(help="auto or off: solve one root per orbit of the machine's automorphisms, or all.")
     ] = "auto",
@@ -97,6 +98,7 @@ def solve(
                 "protocol": protocol,
                 "instances": instances,
                 "max_channels": max_channels,
+                "sms": sms,
             },
             gap=gap,
             time_limit=parse_time(time_limit),

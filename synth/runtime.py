@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from synth.errors import InvalidInputError, NotExpressibleError
 from synth.program import TARGETS, Draft, Program, Report, Target, make_draft, target_named
+from synth.program.deadlocks import safe_max_bytes
 from synth.program.fit import fit
 from synth.program.limits import limit_faults
 from synth.program.model import Semantics
 from synth.program.mscclpp_lowering import make_mscclpp_draft
-from synth.program.mscclpp_model import MscclppDraft
+from synth.program.mscclpp_model import MscclppDraft, MscclppLimits
 from synth.program.mscclpp_program import MscclppProgram
 from synth.program.selection import count_rule
 from synth.schedule import Schedule
@@ -37,7 +38,8 @@ class Runtime:
     name
         One of :func:`target_names`.
     options
-        See :func:`synth.program.make_draft`; ``mscclpp`` knows inplace, name, max_bytes and instances.
+        See :func:`synth.program.make_draft`, and ``sms``, the blocks that the GPU can hold at once; ``mscclpp`` knows
+        inplace, name, max_bytes, instances and sms.
     """
 
     name: str
@@ -45,8 +47,9 @@ class Runtime:
 
     @property
     def target(self) -> Target:
-        """Limits of an XML runtime."""
-        return target_named(self.name)
+        """Limits of an XML runtime, on the GPU that is asked."""
+        target, sms = target_named(self.name), self.options.get("sms")
+        return target if sms is None else target.on_gpu(sms)
 
     def fitted(
         self, plan: Plan, chunks: int | None, max_loss: float, max_steps: int | None
@@ -60,23 +63,34 @@ class Runtime:
         return self._xml_draft
 
     def _xml_draft(self, schedule: Schedule) -> Draft:
-        draft = make_draft(schedule, self.target, **self.options)
+        options = {key: value for key, value in self.options.items() if key != "sms"}
+        draft = make_draft(schedule, self.target, **options)
         faults = limit_faults(draft, self.target)
         if faults:
             raise NotExpressibleError(faults)
-        return draft
+        # Larger messages are cut into more pieces, which is where a program can start to hang.
+        safe = safe_max_bytes(draft, self.target, draft.max_bytes)
+        return draft if safe is None or safe >= draft.max_bytes else replace(draft, max_bytes=safe)
 
     def _mscclpp_draft(self, schedule: Schedule) -> MscclppDraft:
-        options = {key: value for key, value in self.options.items() if key not in ("protocol", "min_bytes")}
+        options = {k: v for k, v in self.options.items() if k not in ("protocol", "min_bytes", "sms")}
+        options["limits"] = self._mscclpp_limits
         if options.pop("max_channels", None) is not None:
             raise InvalidInputError("mscclpp has no channels to limit: leave --max-channels out")
         if self.options.get("protocol", "Simple") != "Simple":
             raise InvalidInputError(f"protocol {self.options['protocol']!r}: mscclpp plans are written for Simple")
         return make_mscclpp_draft(schedule, **options)
 
+    @property
+    def _mscclpp_limits(self) -> MscclppLimits:
+        sms = self.options.get("sms")
+        return MscclppLimits() if sms is None else MscclppLimits(max_blocks=sms)
+
     def program(self, draft: AnyDraft) -> AnyProgram:
         """The verified program of a draft."""
-        return MscclppProgram(draft) if isinstance(draft, MscclppDraft) else Program(draft, self.target)
+        if isinstance(draft, MscclppDraft):
+            return MscclppProgram(draft, self._mscclpp_limits)
+        return Program(draft, self.target)
 
 
 @dataclass(frozen=True)

@@ -69,7 +69,7 @@ def accepts(source: str | os.PathLike[str], target: Target, *, ranks: int | None
 def judge(lexed: Lexed, target: Target, ranks: int | None = None) -> Verdict:
     """Answer of the parser about what the lexer read."""
     reasons = list(islice(_reasons(lexed, target, ranks), _SHOWN))
-    return Verdict(not reasons, tuple(reasons), tuple(_launch_reasons(lexed, target)) if not reasons else ())
+    return Verdict(not reasons, tuple(reasons), () if reasons else tuple(_launch_reasons(lexed, target, ranks)))
 
 
 def ranks_of(algo: Node) -> Iterator[tuple[int, list[Node]]]:
@@ -114,8 +114,8 @@ def _algo_reasons(lexed: Lexed, algo: Node, target: Target, ranks: int | None) -
     if target.nthreads_multiple and c_int(values.get("nthreads", "0")) % target.nthreads_multiple:
         yield f"nthreads={values['nthreads'][:40]} must be a multiple of {target.nthreads_multiple}"
     ngpus = c_int(values.get("ngpus", "0"))
-    if ranks is not None and "ngpus" in values and ngpus != ranks:
-        yield f"the file is for {ngpus} ranks, the job has {ranks}"
+    if ranks is not None and target.checks_ranks and "ngpus" in values and ngpus != ranks:
+        yield f"the program is for {ngpus} ranks, the job has {ranks}"
     if len(algo.children) > _MAX_CHILDREN:
         yield f"{len(algo.children)} gpu elements run over the reader's {_MAX_CHILDREN}"
     yield from _node_reasons(lexed, ngpus, target)
@@ -150,8 +150,11 @@ def _node_reasons(lexed: Lexed, ngpus: int, target: Target) -> Iterator[str]:
         yield f"g{rank}: {shared + worst} XML elements for this rank, limit {target.max_nodes}"
 
 
-def _launch_reasons(lexed: Lexed, target: Target) -> Iterator[str]:
-    """Step types that are loaded but not run."""
+def _launch_reasons(lexed: Lexed, target: Target, ranks: int | None) -> Iterator[str]:
+    """Step types that are loaded but not run, and a job that the file is not for."""
+    ngpus = c_int(lexed.algos[0].attributes["ngpus"])
+    if ranks not in (None, ngpus):
+        yield f"the program is for {ngpus} ranks, the job has {ranks}"
     refused = (target.parsed_step_types & STEP_TYPES) - target.step_types
     if not refused:
         return

@@ -22,7 +22,8 @@ from synth.program.columns import Flags, Ints
 from synth.program.image import Image
 from synth.program.ordering import Order, Questions
 
-_MAX_REPORTS = 20
+# With the line that counts the rest, as many as a report shows of one kind.
+_MAX_REPORTS = 11
 # Questions that turn out to be races are worded one by one; beyond this many, one more says nothing new.
 _MAX_WORDED = 2000
 

@@ -71,6 +71,8 @@ class Target:
         Whether the parser compares i_chunks and o_chunks with nchunksperloop.
     checks_peers
         Whether the parser refuses peers beyond ``ngpus``.
+    checks_ranks
+        Whether the parser refuses a file for another number of ranks; else it is never selected.
     checks_sizes
         Whether the parser refuses minBytes > maxBytes and negative sizes.
     checks_counts_from
@@ -120,6 +122,7 @@ class Target:
     nthreads_multiple: int = 0
     chunk_rule: bool = False
     checks_peers: bool = False
+    checks_ranks: bool = False
     checks_sizes: bool = False
     checks_counts_from: int = 0
     first_element_only: bool = True
@@ -198,6 +201,7 @@ MSCCL: Final = Target(
     nthreads_multiple=32,
     chunk_rule=True,
     checks_peers=True,
+    checks_ranks=True,
     checks_sizes=True,
     checks_counts_from=1,
     first_element_only=False,
