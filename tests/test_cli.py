@@ -223,3 +223,14 @@ def test_ranks_text() -> None:
     for bad in ("", "a", "3-1", "1-", "-1", "1,,2"):
         with pytest.raises(InvalidInputError):
             parse_ranks(bad)
+
+
+def test_ctrl_c_stops_cleanly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("synth.api.synthesize", interrupted)
+    done = run("solve", "ring:3", "allgather", "--size", "1GB", "--out", str(tmp_path / "out"))
+    assert done.returncode == 130
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "out").exists()

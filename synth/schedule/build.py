@@ -101,7 +101,7 @@ def _ordered(plan: Plan, split: Split, refined: int) -> Schedule:
         split.time,
         # Every resource serves one transfer at a time, so the simulation beats the busiest one by rounding at most.
         max(timeline.end, split.time),
-        split.proven,
+        split.proven or split.time <= plan.time * (1 + 1e-9),
         refined,
     )
 

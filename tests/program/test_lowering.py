@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -11,10 +14,12 @@ import synth
 from synth.demand import COLLECTIVES
 from synth.errors import InvalidInputError, NotExpressibleError
 from synth.export import read_xml, to_xml
-from synth.program import MSCCL, TARGETS, lower, make_draft, verify
+from synth.program import MSCCL, TARGETS, Step, lower, make_draft, verify
 from synth.program.semantics import IN_PLACE
 from synth.runtime import Runtime
 from synth.topology import Topology
+from tests.program.builders import edit_step, without_step
+from tests.program.interpreter import run as interpret
 from tests.strategies import topologies
 
 SMALL = (
@@ -212,3 +217,50 @@ def test_active_range_covers_the_size() -> None:
     assert draft.min_bytes == 0
     assert draft.max_bytes == 2**30  # 1e9 bytes are below it, and the runtime wants n < maxBytes
     assert lower(synth.solve("ring:4", "allgather", 2.0**30).schedule(1)).draft.max_bytes == 2**31
+
+
+def mutated(draft: synth.program.Draft, data: st.DataObject) -> synth.program.Draft:
+    """One step of a random block dropped, or one of its fields changed."""
+    places = [
+        (g, b, k)
+        for g, gpu in enumerate(draft.gpus)
+        for b, block in enumerate(gpu.blocks)
+        for k in range(len(block.steps))
+    ]
+    g, b, k = data.draw(st.sampled_from(places))
+    if data.draw(st.booleans()):
+        return without_step(draft, g, b, k)
+    field = data.draw(st.sampled_from(("srcoff", "dstoff", "srcbuf", "dstbuf", "depid", "deps", "hasdep", "type")))
+
+    def change(step: Step) -> Step:
+        old: Any = getattr(step, field)
+        new: Any = old - 1 if isinstance(old, int) and old > 0 else old + 1 if isinstance(old, int) else old
+        if field in ("srcbuf", "dstbuf"):
+            new = "i" if old == "o" else "o"
+        elif field == "type":
+            new = {"rrc": "r", "r": "rrc"}.get(old, old)
+        elif field == "hasdep":
+            new = not old
+        return replace(step, **{field: new})
+
+    return edit_step(draft, g, b, k, change)
+
+
+@given(
+    topologies(min_gpus=3, max_gpus=9),
+    st.sampled_from(("allgather", "allreduce", "alltoall")),  # what the interpreter knows
+    st.integers(1, 3),
+    st.data(),
+)
+@settings(max_examples=40, deadline=None, derandomize=True)
+def test_single_step_mutations_are_caught_or_harmless(
+    topology: Topology, collective: str, chunks: int, data: st.DataObject
+) -> None:
+    """Every emitted program verifies; a spoilt one is refused, or an independent interpreter finds nothing wrong."""
+    inplace = collective != "alltoall" and data.draw(st.booleans())
+    # At this size every chunk is a message of its own, as in the interpreter.
+    draft = lower(synth.solve(topology, collective, 1e6).schedule(chunks), inplace=inplace, max_bytes=1 << 33).draft
+    for _ in range(5):
+        mutant = mutated(draft, data)
+        if verify(mutant).ok:
+            assert all(interpret(mutant, inplace, seed) == [] for seed in range(3))
