@@ -14,7 +14,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from synth.cli_support import matrix_from, parse_ranks, progress, say, write_lp_file
+from synth.cli_support import matrix_from, parse_ranks, progress, say, shortened, write_lp_file
 from synth.errors import InvalidInputError, SynthError, VerificationError
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
@@ -30,7 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     try:
         app(arguments)
     except SynthError as error:
-        for fault in error.faults:
+        for fault in shortened(error):
             sys.stderr.write(f"error: {fault}\n")
         raise SystemExit(error.exit_code) from None
     except KeyboardInterrupt:

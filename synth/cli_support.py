@@ -12,7 +12,15 @@ from typing import Any
 
 from rich.console import Console
 
-from synth.errors import InvalidInputError
+from synth.errors import InvalidInputError, NotExpressibleError, SynthError
+
+
+def shortened(error: SynthError, most: int = 8) -> list[str]:
+    """Faults to print: all of an input's, but of a target's limits (often the same on every GPU) the first and last."""
+    faults = list(error.faults)
+    if not isinstance(error, NotExpressibleError) or len(faults) <= most:
+        return faults
+    return [*faults[: most - 2], f"and {len(faults) - most + 1} more like these", faults[-1]]
 
 
 def say(message: str | dict[str, Any]) -> None:

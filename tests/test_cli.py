@@ -145,6 +145,15 @@ def test_errors_have_a_message_a_code_and_no_files(
     assert not (tmp_path / "out").exists()
 
 
+def test_the_same_limit_on_every_gpu_is_said_briefly() -> None:
+    done = run("solve", "switch:40", "alltoall", "--size", "1GB", "--sms", "60")
+    assert done.returncode == 6
+    lines = done.stderr.splitlines()
+    assert len(lines) == 8
+    assert "60 SMs" in lines[0]
+    assert "more like these" in lines[6]
+
+
 def test_unreachable_pairs_are_named(tmp_path: Path) -> None:
     path = tmp_path / "t.json"
     path.write_text(topology_text(nodes=GOOD + ', {"id": "lonely", "kind": "gpu"}'), encoding="utf-8")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from synth.program.targets import Target
 from synth.schedule.model import Schedule, Transfer
 
@@ -47,4 +49,16 @@ def _first_channels(schedule: Schedule, target: Target, instances: int) -> dict[
         width = max(-(-steps[path] // room), min(instances, count[path]))
         first[path] = (next_free.get(path[0], 0), width)
         next_free[path[0]] = first[path][0] + width
-    return first
+    group = _groups(schedule, target)
+    stride = max(next_free.values(), default=1)
+    return {path: (group(*path[0]) * stride + begin, width) for path, (begin, width) in first.items()}
+
+
+def _groups(schedule: Schedule, target: Target) -> Callable[[int, int], int]:
+    """Which set of channels a pair uses, so that no channel has too many senders or receivers at a GPU.
+
+    Pairs are told apart by the distance of their ranks: at one GPU, every distance is there once in each direction.
+    """
+    rank = schedule.plan.topology.rank_of
+    most = target.max_blocks_per_channel - 1  # a full table leaves no room for a block after it
+    return lambda src, dst: ((rank[dst] - rank[src]) % len(rank) - 1) // most

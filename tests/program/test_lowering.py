@@ -195,6 +195,15 @@ def test_finer_chunks_give_way_to_the_limits() -> None:
     assert draft.nchannels <= 2
 
 
+def test_many_peers_are_spread_over_channels() -> None:
+    """39 peers: more than the 32 senders and receivers that a channel may have at a GPU."""
+    program = lower(synth.solve("switch:40", "alltoall", 1e9).schedule(1))
+    assert program.draft.nchannels == 2
+    for gpu in program.draft.gpus:
+        for chan in (0, 1):
+            assert sum(block.send >= 0 and block.chan == chan for block in gpu.blocks) < 32
+
+
 def test_options_of_the_lowering() -> None:
     schedule = schedule_of("ring:4", "allgather", 4)
     draft = lower(schedule, protocol="LL", instances=2, min_bytes=1024, max_bytes=2**20).draft
