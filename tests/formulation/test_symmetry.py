@@ -117,7 +117,7 @@ def test_hints_are_used_and_wrong_ones_refused() -> None:
     good = tuple((f"g{k}", f"g{(k + 2) % 4}") for k in range(4))
     assert synth.solve(replace(ring, symmetry=(good,)), "allgather", 4e9).status == "optimal"
     bad = (("g0", "g1"), ("g1", "g0"))
-    with pytest.raises(InvalidInputError, match=r"symmetry hint 0 is not an automorphism: link 'g0-g3|symmetry hint 0"):
+    with pytest.raises(InvalidInputError, match=r"symmetry hint 0 is not an automorphism: link 'g"):
         synth.solve(replace(ring, symmetry=(bad,)), "allgather", 4e9)
 
 
