@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
-from synth.demand.model import Demand
+from synth.demand.model import Demand, EvenPairs
 from synth.formulation.network import Floats, Hop, Network
 
 FamilyKind = Literal["out", "in", "paths"]
@@ -32,7 +33,7 @@ class Family:
     kind: FamilyKind
     rank: int
     size: float
-    commodities: tuple[int, ...]
+    commodities: Sequence[int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +61,8 @@ def families_of(demand: Demand) -> tuple[Family, ...]:
     if demand.pattern == "allreduce":
         size = items[0].size
         return tuple(Family(kind, rank, size, (0,)) for rank in demand.ranks for kind in ("in", "out"))
+    if isinstance(items, EvenPairs):
+        return tuple(Family("paths", s, items.size, items.of_source(k)) for k, s in enumerate(items.ranks))
     if demand.pattern == "unicast":
         groups: dict[int, list[int]] = {}
         for k, c in enumerate(items):

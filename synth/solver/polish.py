@@ -12,7 +12,7 @@ from synth.demand.model import Demand
 from synth.formulation.columns import Column, families_of
 from synth.formulation.network import Floats, Network
 from synth.formulation.pricing import Pricer
-from synth.formulation.routes import Route, link_bytes, normalise, routes_of_column
+from synth.formulation.routes import Route, normalise, routes_of_column
 from synth.formulation.symmetry import Symmetry
 from synth.solver.colgen import Relaxation
 from synth.solver.highs import INFINITE, GrowingLp
@@ -91,8 +91,8 @@ class _SecondLp:
     def __init__(self, network: Network, demand: Demand, symmetry: Symmetry, span: float) -> None:
         self.network, self.demand, self.symmetry, self.span = network, demand, symmetry, span
         self.meeting = demand.pattern == "allreduce"
-        self.images = 1.0 if self.meeting else float(symmetry.order)
-        self.largest = max(item.size for item in demand.commodities)
+        self.uses = symmetry.orbit_uses(network)
+        self.full = network.capacity[symmetry.first] * span  # bytes that each row carries in the optimal time
 
     def solve(self, routes: Sequence[Route], deadline: float) -> Floats | None:
         """Shares of the routes, or None when the deadline strikes first."""
@@ -116,16 +116,19 @@ class _SecondLp:
         return (route.commodity, route.root, "in" if route.reduce_hops else "out")
 
     def _weight(self, route: Route) -> float:
-        size = self.demand.commodities[route.commodity].size / self.largest
+        size = self.demand.commodities[route.commodity].size / self.demand.largest
         links = sum(len(hop.links) for hop in route.hops)
         return size * (route.depth + 0.01 * links)
 
     def _entry(self, route: Route, group: int, first: int) -> tuple[np.ndarray, np.ndarray]:
-        load = self.network.row_bytes(link_bytes(self.network, self.demand, [replace(route, share=1.0)]))
-        load = self.images * self.symmetry.average(load)[self.symmetry.first]
+        images = 1.0 if self.meeting else float(self.symmetry.orbit_size[route.root])
+        size = images * self.demand.commodities[route.commodity].size
+        links = [link for hop in route.hops for link in hop.links]
+        spans = [slice(*self.uses.indptr[link : link + 2]) for link in links]
+        rows = np.concatenate([self.uses.indices[span] for span in spans])
+        load = np.bincount(rows, np.concatenate([self.uses.data[span] for span in spans]) * size)
         rows = np.flatnonzero(load)
-        capacity = self.network.capacity[self.symmetry.first][rows]
-        return np.append(group, first + rows), np.append(1.0, load[rows] / (capacity * self.span))
+        return np.append(group, first + rows), np.append(1.0, load[rows] / self.full[rows])
 
 
 def used(routes: Sequence[Route], tolerance: float = 1e-9) -> tuple[Route, ...]:
