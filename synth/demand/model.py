@@ -12,6 +12,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, overload
 
+import numpy as np
+import numpy.typing as npt
+
 Pattern = Literal["multicast", "reduction", "unicast", "allreduce"]
 
 COLLECTIVES = (
@@ -153,6 +156,12 @@ class Demand:
         if isinstance(self.commodities, EvenPairs):
             return self.commodities.size
         return max(item.size for item in self.commodities)
+
+    def sizes(self, numbers: Sequence[int]) -> npt.NDArray[np.float64]:
+        """Bytes of the shards with these numbers."""
+        if isinstance(self.commodities, EvenPairs):
+            return np.full(len(numbers), self.commodities.size)
+        return np.array([self.commodities[k].size for k in numbers])
 
     def position(self, root: int, dest: int | None) -> int:
         """Index in ``commodities`` of the shard of a root (unicast: and of a destination)."""

@@ -74,11 +74,9 @@ def families_of(demand: Demand) -> tuple[Family, ...]:
 
 def column_bytes(network: Network, demand: Demand, family: Family, column: Column) -> Floats:
     """Bytes that a column used in full puts on each link (length: links)."""
-    out = np.zeros(len(network.topology.links))
-    for hop in column.hops:
-        for link in hop.links:
-            out[link] += family.size
-    for k, path in zip(family.commodities, column.paths, strict=False):
-        for link in path:
-            out[link] += demand.commodities[k].size
-    return out
+    links = [link for hop in column.hops for link in hop.links] + [link for path in column.paths for link in path]
+    sizes: Floats | None = None
+    if column.paths:
+        sizes = np.repeat(demand.sizes(family.commodities), [len(path) for path in column.paths])
+    used = np.bincount(np.array(links, dtype=np.int64), sizes, minlength=len(network.topology.links))
+    return np.asarray(used if column.paths else used * family.size, dtype=float)

@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from synth.formulation.network import Floats, HopGraph, Ints, ShortestHops, Table
+from synth.formulation.network import Floats, HopGraph, ShortestHops, Table
 from synth.formulation.symmetry import Symmetry
 
 
@@ -33,8 +33,10 @@ class MemberHops:
         self._origins = sorted(set(first))
         self._row = [self._origins.index(k) for k in first]
         self._mover = [int(symmetry.mover[rank]) for rank in ranks]
-        self._place = np.full(len(symmetry.topology.nodes), -1, dtype=np.int64)
-        self._place[self.members] = np.arange(len(self.members))
+        place = np.full(len(symmetry.topology.nodes), -1, dtype=np.int32)
+        place[self.members] = np.arange(len(self.members), dtype=np.int32)
+        # Where the element that brings the first member of an orbit to member k (row k) sends the members.
+        self._moved = place[symmetry.nodes[self._mover][:, self.members]]
 
     def search(self, link_prices: Floats) -> FoundHops:
         """Cheapest hop from every member to every other."""
@@ -43,13 +45,8 @@ class MemberHops:
         if self.symmetry.order == 1:
             return FoundHops(base, found, self)
         cost = np.empty((len(self.members), len(self.members)))
-        for k, row in enumerate(self._row):
-            cost[k, self.moved(k)] = base[row]
+        np.put_along_axis(cost, self._moved, base[self._row], axis=1)
         return FoundHops(cost, found, self)
-
-    def moved(self, k: int) -> Ints:
-        """Where the element that brings the first member of an orbit to member ``k`` sends the members."""
-        return np.asarray(self._place[self.symmetry.nodes[self._mover[k], self.members]])
 
     def path(self, found: ShortestHops, start: int, end: int) -> tuple[int, ...]:
         """Links of the hop from member ``start`` to member ``end``."""

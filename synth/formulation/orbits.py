@@ -44,8 +44,8 @@ class OrbitRoutes(Sequence[Route]):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, OrbitRoutes):
             return NotImplemented
-        mine = (self.demand, self.representatives, self.symmetry.generators, self.bundles.topology)
-        return mine == (other.demand, other.representatives, other.symmetry.generators, other.bundles.topology)
+        mine = (self.demand, self.representatives, self.symmetry.generators, self.bundles.strands)
+        return mine == (other.demand, other.representatives, other.symmetry.generators, other.bundles.strands)
 
     def __hash__(self) -> int:
         return hash((self.representatives, self.symmetry.generators))

@@ -61,6 +61,7 @@ class Pricer:
         self._rigid = np.array([n in rigid for n in self._members])
         multicast = demand.pattern != "unicast"
         self._graph = HopGraph(network, frozenset(rigid | set(self._members) if multicast else rigid))
+        self._ends: dict[int, tuple[list[int], Floats]] = {}
         self._hops = MemberHops(self._graph, self._members, self.symmetry)
 
     def price(self, link_prices: Floats) -> Priced:
@@ -117,10 +118,16 @@ class Pricer:
         return [column for column, _ in priced], np.array([cost for _, cost in priced])
 
     def _path_column(self, k: int, found: ShortestHops, row: int) -> tuple[Column, float]:
-        items = [self.demand.commodities[c] for c in self.families[k].commodities]
-        ends = [self.network.topology.gpus[item.dest] for item in items if item.dest is not None]
-        cost = sum(item.size * float(found.cost[row, end]) for item, end in zip(items, ends, strict=True))
-        return Column(k, paths=tuple(found.path(row, end) for end in ends)), cost
+        ends, sizes = self._destinations(k)
+        return Column(k, paths=tuple([found.path(row, end) for end in ends])), float(sizes @ found.cost[row, ends])
+
+    def _destinations(self, k: int) -> tuple[list[int], Floats]:
+        """Nodes that a family of paths goes to, and the bytes for each."""
+        if k not in self._ends:
+            numbers, items = self.families[k].commodities, self.demand.commodities
+            ends = [self.network.topology.gpus[d] for c in numbers if (d := items[c].dest) is not None]
+            self._ends[k] = ends, self.demand.sizes(numbers)
+        return self._ends[k]
 
     def _trees(self, link_prices: Floats) -> tuple[list[Column], Floats]:
         hops = self._hops.search(link_prices)

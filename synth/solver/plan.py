@@ -16,6 +16,7 @@ from synth.formulation.network import Floats, Network
 from synth.formulation.orbits import OrbitRoutes, row_bytes_of
 from synth.formulation.routes import Route, join_halves
 from synth.solver.certificate import certified_bound
+from synth.solver.cuts import Cut, tightest_cut
 from synth.solver.polish import used
 from synth.solver.summary import aligned, facts, html_table
 from synth.topology.model import Topology
@@ -128,6 +129,11 @@ class Plan:
     def busbw(self) -> float | None:
         """Bus bandwidth in bytes/second as nccl-tests defines it; None for a single rank."""
         return self.algbw * self.demand.bus_factor if self.demand.bus_factor else None
+
+    @cached_property
+    def slowest_cut(self) -> Cut | None:
+        """The slowest cut and its bound, by maximum flows; None for unicast and all-reduce."""
+        return tightest_cut(self.topology, self.demand)
 
     def recheck(self) -> float:
         """Lower bound in seconds, recomputed from the prices without any LP (see ``solver/certificate.py``)."""

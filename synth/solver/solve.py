@@ -20,10 +20,11 @@ from synth.formulation.routes import Route, join_halves
 from synth.formulation.symmetry import find_symmetry, trivial
 from synth.solver.certificate import certified_bound
 from synth.solver.colgen import ColumnGeneration, Progress, Relaxation, mirrored
+from synth.solver.cuts import tightest_cut
 from synth.solver.plan import Plan, SolverInfo
 from synth.solver.polish import polish, used
 from synth.topology.model import Topology
-from synth.topology.reachability import check_reachable, unreachable_pairs
+from synth.topology.reachability import all_connected, check_reachable, unreachable_pairs
 
 # Relative difference of two all-reduce times that counts as a tie.
 TIE = 1e-6
@@ -82,6 +83,8 @@ def solve(
 
 def check_demand(topology: Topology, demand: Demand) -> None:
     """Raise InfeasibleError when some demanded pair has no path; all-reduce needs one meeting point."""
+    if all_connected(topology, demand.ranks):
+        return
     if demand.pattern != "allreduce":
         check_reachable(topology, demand.pairs)
         return
@@ -124,6 +127,11 @@ class _Solve:
         loop = ColumnGeneration(self.network, demand, 0.5 * self.gap, self.deadline, self.progress, self.symmetry)
         return loop.run(seeds, hints)
 
+    def _cut_prices(self, demand: Demand) -> list[Floats]:
+        """Prices of the slowest cut, which often is the optimum (none for unicast)."""
+        cut = tightest_cut(self.network.topology, demand, self.symmetry)
+        return [] if cut is None else [self.symmetry.average(cut.prices(self.network))]
+
     def _polished(self, demand: Demand, relaxation: Relaxation) -> tuple[Route, ...]:
         return polish(self.network, demand, relaxation, self.deadline, self.symmetry)
 
@@ -143,7 +151,7 @@ class _Solve:
         return Plan(self.topology, self.demand, columns, span, bound, tuple(named.values()), self.gap, method, effort)
 
     def single(self) -> Plan:
-        relaxation = self._relax(self.demand)
+        relaxation = self._relax(self.demand, hints=self._cut_prices(self.demand))
         columns = self._orbits(self._polished(self.demand, relaxation))
         span = self._time(columns.of(used))
         method = "paths" if self.demand.pattern == "unicast" else "trees"
@@ -195,8 +203,8 @@ class _Solve:
             make_demand(self.topology, name, size, ranks=ranks) for name in ("reducescatter", "allgather")
         )
         try:
-            check_reachable(self.topology, gather.pairs)
-            down = self._relax(gather)
+            check_demand(self.topology, gather)
+            down = self._relax(gather, hints=self._cut_prices(gather))
             up = mirrored(self.network, down) or self._relax(scatter)
         except (LimitReachedError, InfeasibleError):
             return []
