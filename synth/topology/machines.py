@@ -6,7 +6,7 @@ values that published synthesizers use; a topology carries them as link ``effici
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from types import MappingProxyType
 
@@ -115,7 +115,7 @@ def build_machine(machine: Machine, name: str, bandwidth: float, latency: float,
 
 def machines() -> MappingProxyType[str, Machine]:
     """Every built-in machine by name."""
-    boxes = (_dgx1(), _dgx2(), _dgx_a100(), _hgx_h100(), _mi250(), _mi300x())
+    boxes = (_dgx1(), _ndv2(), _dgx2(), _dgx_a100(), _hgx_h100(), _mi250(), _mi300x())
     return MappingProxyType({box.name: box for box in boxes})
 
 
@@ -139,6 +139,20 @@ def _dgx1() -> Machine:
             "NVLink 2.0 25 GB/s nominal (NVIDIA DGX-1), 20 achievable (NCCL topo.h); link counts: msccl-tools "
             "topologies/nvidia.py, same in TE-CCL; 0.7 us: TE-CCL (TACCL uses 0.3)"
         ),
+    )
+
+
+def _ndv2() -> Machine:
+    return replace(
+        _dgx1(),
+        name="ndv2",
+        network=Network(
+            Rate(12.5e9, 12e9),
+            8,
+            Rate(15.75e9, 12e9),
+            "one NIC of 100 Gb/s per box (Azure ndv2-topo.xml, TE-CCL), PCIe Gen3 x16 (a V100 is not Gen4, as the file has it)",
+        ),
+        summary="Azure NDv2, 8 V100 wired as in a DGX-1, one NIC",
     )
 
 
