@@ -196,19 +196,30 @@ def without_empty_switches(box: Box) -> Box:
 
 
 def without_single_switches(box: Box) -> Box:
-    """Merge each PCIe switch with one thing below it into that thing: the two links in a row are one."""
+    """Merge each PCIe switch with one thing below it into that thing: the two links in a row are one.
+
+    Not where peer traffic counts more on the upper link only, and the lower one is slower: one link cannot say that.
+    """
     while True:
-        single = next((part for part in box.switches if len(_below(box, part.id)) == 1), None)
+        single = next((part for part in box.switches if _is_single(box, part)), None)
         if single is None:
             return box
         box = _merged(box, single)
 
 
-def _below(box: Box, parent: str) -> set[str]:
-    parts: list[Gpu | PcieSwitch] = [*box.gpus, *box.switches]
-    return {part.id for part in parts if part.parent == parent} | {
-        nic.card or nic.id for nic in box.nics if nic.parent == parent
-    }
+def _is_single(box: Box, switch: PcieSwitch) -> bool:
+    """Whether a switch with one thing below it can be merged into that without loss."""
+    below: dict[str, Rate | None] = {part.id: part.port for part in box.gpus if part.parent == switch.id}
+    below |= {part.id: part.uplink for part in box.switches if part.parent == switch.id}
+    below |= {nic.card or nic.id: nic.port for nic in box.nics if nic.parent == switch.id}
+    if len(below) != 1:
+        return False
+    numa, (rate,) = box.numa.get(switch.parent), below.values()
+    if numa is None or numa.peer_factor == 1.0:
+        return True
+    if rate is None or switch.uplink is None:
+        return False
+    return rate.nominal >= switch.uplink.nominal and rate.achievable >= switch.uplink.achievable
 
 
 def _merged(box: Box, gone: PcieSwitch) -> Box:

@@ -242,10 +242,10 @@ class _Body:
             return 0.0
 
     def _kind(self, src: str, dst: str) -> LinkKind:
-        """NVLink to an NVSwitch, NIC from a GPU to any other switch, network between switches."""
+        """NVLink to an NVSwitch, NIC from a GPU to any other switch, network between two switches or two GPUs."""
         if {src, dst} & self._nvswitches:
             return "nvlink"
-        return "net" if {src, dst} <= self._switches else "nic"
+        return "nic" if len({src, dst} & self._switches) == 1 else "net"
 
 
 def _read_share(value: object) -> float:

@@ -69,7 +69,7 @@ def _dimensions(path: Path) -> list[tuple[str, int, float, float]]:
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         mark = getattr(error, "problem_mark", None)
         place = f"{path}:{mark.line + 1}" if mark is not None else str(path)
-        reason = getattr(error, "problem", None) or str(error) or "nested too deep"
+        reason = (getattr(error, "problem", None) or str(error) or "nested too deep").splitlines()[0]
         raise InvalidInputError(f"{place}: not YAML: {reason}") from None
     if not isinstance(value, dict):
         raise InvalidInputError(f"{path}: must have the lists {', '.join(_KEYS)}")

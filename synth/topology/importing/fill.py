@@ -64,7 +64,7 @@ class Filler:
 
     def notes(self) -> tuple[str, ...]:
         """All assumptions, and a fault for each element of the table that no box has."""
-        return tuple(f"{why}: {', '.join(who)}" if who else why for why, who in self._notes.items())
+        return tuple(f"{why}: {', '.join(dict.fromkeys(who))}" if who else why for why, who in self._notes.items())
 
     def unknown_elements(self) -> Iterator[str]:
         """Faults of a table that speaks of elements which are not there."""
@@ -126,9 +126,9 @@ class Filler:
         if self.model is not None:
             own = pcie_rate(self.model.pcie, 16)
             if port is None and own is not None:
-                self.note(f"PCIe port of a {self.model.name}: {format_bandwidth(own.nominal)}", gpu.name or gpu.id)
+                self.note(f"PCIe port of the {self.model.name}: {format_bandwidth(own.nominal)}", gpu.name or gpu.id)
             elif port is not None and own is not None and own.nominal < port.nominal:
-                slower = f"PCIe port of a {self.model.name} is {format_bandwidth(own.nominal)}, the file says more"
+                slower = f"PCIe port of the {self.model.name} is {format_bandwidth(own.nominal)}, the file says more"
                 self.note(slower, gpu.name or gpu.id)
             port = own if port is None or own is None else slowest(port, own)
             if not self.model.peer:
@@ -157,7 +157,7 @@ class Filler:
             self.note(f"{part.kind} speed per link {format_bandwidth(rate.nominal)} as {label} says")
         elif rate is None and self.model is not None and self.model.link is not None:
             rate = self.model.link
-            self.note(f"{part.kind} speed per link of a {self.model.name}: {format_bandwidth(rate.nominal)}")
+            self.note(f"{part.kind} speed per link of the {self.model.name}: {format_bandwidth(rate.nominal)}")
         if rate is None:
             key = (part.kind, f"speed of one {part.kind} link")
             self._missing.setdefault(key, []).append((part.at or part.id, part.name or part.id))
