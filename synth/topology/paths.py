@@ -137,11 +137,9 @@ def _useful(topology: Topology, steps: Sequence[tuple[int, int, int]], wanted: C
     good = {(gpu, state) for gpu in topology.gpus for state in ahead.get(gpu, ()) if state in wanted}
     queue = deque(good)
     while queue:
-        for earlier in before[queue.popleft()] - good:
-            good.add(earlier)
-            # A GPU ends a hop: what led to it is no part of the hop that starts there.
-            if earlier[0] not in topology.rank_of:
-                queue.append(earlier)
+        earlier = before[queue.popleft()] - good
+        good |= earlier
+        queue.extend(earlier)
     return [
         any(_open(topology, a, s) and (b, max(s, group)) in good and (a, s) in good for s in ahead.get(a, ()))
         for a, b, group in steps

@@ -4,12 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from synth.errors import InvalidInputError
+from synth.topology import Topology, import_topology
 
 SAMPLES = Path(__file__).parents[1] / "data" / "topo"
 SHARED = Path(__file__).parents[2] / ".." / "shared" / "data"
 needs_shared = pytest.mark.skipif(not SHARED.exists(), reason="the shared samples are not here")
+
+
+def attempt(path: Path, kind: str | None = None, **options: Any) -> tuple[Topology | None, tuple[str, ...]]:
+    """The imported topology, or None and the faults."""
+    try:
+        return import_topology(path, kind, **options), ()
+    except InvalidInputError as error:
+        return None, error.faults
 
 
 def xgmi_xml(gpus: int, cables: Mapping[tuple[int, int], int], order: list[int], gcn: str = "910") -> str:

@@ -81,7 +81,7 @@ def test_a_staged_copy_uses_host_memory_twice(tmp_path: Path) -> None:
 
 
 def test_a_gpus_nic_and_host_paths_share_its_port(tmp_path: Path) -> None:
-    """Two GPUs, each behind its own x16 port of 31.5 GB/s: PCIe, host memory and a 25 GB/s NIC add up to the port only."""
+    """Two GPUs behind x16 ports of 31.5 GB/s: PCIe, host memory and a 25 GB/s NIC add up to the port only."""
     table = tmp_path / "speeds.json"
     table.write_text('{"format": "synth-speeds/1", "memory": "1000 GB/s"}')
     every = import_topology(SAMPLES / "rails.xml", assume=table, paths=["pcie", "host", "nic"])

@@ -49,6 +49,15 @@ def test_counts_that_a_gpu_can_share_out_are_cables(tmp_path: Path) -> None:
     assert rates(topology)["nvlink", 25e9] == 6 * 4 * 2
 
 
+def test_six_links_to_each_of_three_are_cables(tmp_path: Path) -> None:
+    """NV6 between any two of four H100: 3 x 6 = 18 links, all that the GPU has."""
+    path = tmp_path / "smi.txt"
+    path.write_text((SAMPLES / "smi_old.txt").read_text().replace("NV12", "NV6 "))
+    topology = import_topology(path, gpu="h100", paths=["nvlink"])
+    assert ids(topology, "switch") == []
+    assert rates(topology)["nvlink", 25e9] == 6 * 6 * 2
+
+
 def test_without_the_gpus_name_nvlink_has_no_speed() -> None:
     with pytest.raises(InvalidInputError, match="speed of one nvlink link of 'GPU0-GPU1' is not known; give --gpu"):
         import_topology(SAMPLES / "smi_new.txt", paths=["nvlink"])
@@ -133,6 +142,14 @@ def test_hwloc() -> None:
     assert ends["cpu0", "cpu1"] == 10e9  # Skylake, NCCL
     assert ends["cpu1", "nic0.tx"] == 12.5e9  # gen3 servers: 100 Gb/s
     everyone(topology)
+
+
+def test_hwloc_rows_are_sources(tmp_path: Path) -> None:
+    path = tmp_path / "box.xml"
+    path.write_text((SAMPLES / "hwloc.xml").read_text().replace("0 25000 1000000", "0 40000 1000000"))
+    topology = import_topology(path, paths=["nvlink"])
+    direct = {(k.src, k.dst): k.bandwidth for k in topology.links if k.src[0] == k.dst[0] == "g"}
+    assert direct == {("g0", "g1"): 25e9, ("g1", "g0"): 40e9}
 
 
 @pytest.mark.parametrize(
