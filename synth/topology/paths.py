@@ -17,23 +17,13 @@ from typing import Literal, get_args
 from synth.errors import InvalidInputError
 from synth.topology.model import Resource, Topology
 
+#: Direct link; relay through a GPU; through scale-up switches; PCIe peer; staged in host memory; through NICs.
 PathKind = Literal["direct", "relay", "switch", "pcie", "host", "nic"]
 #: What ``--paths`` turns on and off, and the path kinds of each.
 PathGroup = Literal["nvlink", "pcie", "host", "nic"]
 PATH_GROUPS: tuple[PathGroup, ...] = get_args(PathGroup)
 _GROUP: Mapping[str, PathGroup] = MappingProxyType(
     {"direct": "nvlink", "relay": "nvlink", "switch": "nvlink", "pcie": "pcie", "host": "host", "nic": "nic"}
-)
-#: Names of the kinds for a person.
-PATH_NAMES: Mapping[str, str] = MappingProxyType(
-    {
-        "direct": "direct",
-        "relay": "relay through a GPU",
-        "switch": "through a switch",
-        "pcie": "PCIe peer",
-        "host": "staged in host memory",
-        "nic": "through NICs",
-    }
 )
 
 

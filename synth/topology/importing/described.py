@@ -17,11 +17,8 @@ class Described:
         Kind of file, for the topology's source.
     notes
         What was left out or read in a way that the user should know.
-    faults
-        What is wrong with the file; the importer reports it together with missing speeds.
     """
 
     what: str
     boxes: tuple[Box, ...]
     notes: tuple[str, ...] = ()
-    faults: tuple[str, ...] = ()

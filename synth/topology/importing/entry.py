@@ -161,7 +161,7 @@ def _machine(described: Described, path: Path, options: _Options) -> Topology:
     """Topology of boxes: filled in, copied, joined."""
     filler = Filler(options.gpu, options.assumptions, options.groups)
     boxes = []
-    faults = list(described.faults)
+    faults: list[str] = []
     for box in described.boxes:
         try:
             boxes.append(filler.fill(box))

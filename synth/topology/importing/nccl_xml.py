@@ -64,7 +64,7 @@ def read_nccl_xml(root: Element, path: Path) -> Described:
             notes.append(f"host {number} of the file has no GPU and is left out")
     boxes = tuple(host.box(notes) for host in with_gpus)
     dialect = "RCCL" if any(e.tag == "xgmi" for e in root.walk()) or root.get("version") == "2" else "NCCL"
-    return Described(f"{dialect} topology XML", boxes, tuple(dict.fromkeys(notes)), tuple(faults))
+    return Described(f"{dialect} topology XML", boxes, tuple(dict.fromkeys(notes)))
 
 
 @dataclass
@@ -146,7 +146,7 @@ class _Host:
         names = [bus_id(raw.pci.get("busid")) for raw in gpus]
         for name, times in Counter(names).items():
             if times > 1:
-                self.faults.append(f"{path_of(gpus)}: GPU {name} is there {times} times on one host")
+                self.faults.append(f"{gpus[0].pci.at}: GPU {name} is there {times} times on one host")
         notes.append(f"GPUs g0 to g{len(names) - 1} are {', '.join(names)}")
         if self.virtual:
             left_out = ", ".join(dict.fromkeys(self.virtual))
@@ -180,11 +180,6 @@ class _Host:
                 rate = None if x is None or y is None else min(x, y, key=lambda r: r.nominal)
                 out.append(Socket(f"{b.id}-{a.id}", f"{b.id}-{a.id}", a.at, (b.id, a.id), rate))
         return out
-
-
-def path_of(gpus: list[GpuElement]) -> str:
-    """File and line of the first GPU."""
-    return gpus[0].pci.at
 
 
 def _staged(nic: Nic) -> Nic:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from types import MappingProxyType
 
 from synth.errors import InvalidInputError
 from synth.topology.importing.assume import Assumptions
@@ -133,7 +132,3 @@ def _mesh(document: Document, params: Mapping[str, object], assumptions: Assumpt
     pairs = {(i, i + step): 1 for step in (1, side) for i in range(count - step)}
     notes = [f"link rate as {assumptions.label} says", "TE-CCL's mesh: rows are joined end to end (a helix)"]
     return _gpus(1, count), list(_cables(pairs, "net", rate.nominal, float(latency))), notes
-
-
-#: For tests and readers: what can be imported by name.
-TECCL_NAMES = MappingProxyType({"DGX1": 1, "NDv2": 2, "DGX2": 2, "AMD": 1})
