@@ -15,10 +15,10 @@ from rich.console import Console
 from rich.table import Table
 
 from synth.cli_support import matrix_from, parse_ranks, progress, say, shortened, write_lp_file
+from synth.cli_topology import topology_app
 from synth.errors import InvalidInputError, SynthError, VerificationError
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
-topology_app = typer.Typer(no_args_is_help=True, help="List, show and check topologies.")
 app.add_typer(topology_app, name="topology")
 
 PLOTS = ("topology", "splits", "utilisation", "timeline", "overview")
@@ -172,46 +172,6 @@ def targets() -> None:
     for row in rows:
         table.add_row(*row)
     Console(width=None if sys.stdout.isatty() else 160).print(table)
-
-
-@topology_app.command("list")
-def topology_list() -> None:
-    """List the built-in topologies with their parameters and sources."""
-    from synth.topology import describe_builtins
-
-    table = Table("name", "parameters (default)", "what it is", "numbers from")
-    for item in describe_builtins():
-        given = ", ".join(f"{p.name} ({p.write(p.default) if p.default is not None else '-'})" for p in item.parameters)
-        table.add_row(item.name, given, item.summary, item.source)
-    Console(width=None if sys.stdout.isatty() else 160).print(table)
-
-
-@topology_app.command("show")
-def topology_show(
-    topology: Annotated[str, typer.Argument(help="A topology file or a built-in name.")],
-    as_json: Annotated[bool, typer.Option("--json", help="Print it as a synth-topology/1 file.")] = False,
-) -> None:
-    """Show a topology: nodes, links by kind, resources; or as a file to start from."""
-    from synth.topology import dump_topology, resolve
-    from synth.topology.text import describe_topology
-
-    machine = resolve(topology)
-    say(dump_topology(machine).rstrip("\n") if as_json else describe_topology(machine))
-
-
-@topology_app.command("check")
-def topology_check(
-    file: Annotated[str, typer.Argument(help="A topology file (or a built-in name).")],
-) -> None:
-    """Check a topology file: all faults at once, then whether every GPU reaches every other."""
-    from synth.topology import check_reachable, resolve
-
-    machine = resolve(file)
-    for note in machine.notes:
-        say(f"note: {note}")
-    ranks = range(len(machine.gpus))
-    check_reachable(machine, [(a, b) for a in ranks for b in ranks if a != b])
-    say(f"{machine.name}: {len(machine.gpus)} GPUs, {len(machine.links)} links: every GPU reaches every other")
 
 
 @app.command()
