@@ -32,7 +32,7 @@ class Overview(Figure):
     """A figure that a notebook shows although pyplot does not know it."""
 
     def _repr_png_(self) -> bytes:
-        return _png(self)
+        return png_bytes(self)
 
 
 def overview(schedule: Schedule) -> Figure:
@@ -85,7 +85,7 @@ def figure_files(schedule: Schedule) -> dict[str, bytes]:
             "splits.png": _file(9, 2.2 + 0.22 * min(max(bars, 4), 64), lambda ax: plot_splits(plan, ax)),
             "utilisation.png": _file(9, 7.5, lambda ax: plot_utilisation(plan, ax)),
             "timeline.png": _file(10, 2.4 + 0.16 * min(max(rows, 6), 64), lambda ax: plot_timeline(schedule, ax)),
-            "overview.png": _png(overview(schedule)),
+            "overview.png": png_bytes(overview(schedule)),
         }
 
 
@@ -93,10 +93,10 @@ def _file(width: float, height: float, draw: Callable[[Axes], Any]) -> bytes:
     figure = Figure(figsize=(width, height), layout="constrained")
     FigureCanvasAgg(figure)
     draw(figure.subplots())
-    return _png(figure)
+    return png_bytes(figure)
 
 
-def _png(figure: Figure) -> bytes:
+def png_bytes(figure: Figure) -> bytes:
     """PNG without the name and version of the software and without a date."""
     out = io.BytesIO()
     figure.savefig(out, format="png", dpi=DPI, metadata={"Software": None})

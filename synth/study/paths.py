@@ -205,7 +205,7 @@ def _node_paths(topology: Topology, src: int, dst: int, relays: bool) -> Iterato
     """Simple paths as node ids; of other GPUs only those that may relay, when relays are asked for."""
     hidden = {n.id for k, n in enumerate(topology.nodes) if n.kind == "gpu" and not (relays and n.relay)}
     ends = topology.gpu_name(src), topology.gpu_name(dst)
-    graph = nx.DiGraph()
+    graph: nx.DiGraph[str] = nx.DiGraph()
     graph.add_nodes_from(ends)
     for link in topology.links:
         if not ({link.src, link.dst} - set(ends)) & hidden:
