@@ -166,6 +166,8 @@ def _drops(paths: PathSet, size: int, texts: Sequence[str]) -> list[Change]:
         head, _, factor = text.rpartition("=")
         name, _, when = head.rpartition("@")
         try:
+            if not name:
+                raise ValueError(text)
             share = float(when[:-1]) / 100 if when.endswith("%") else None
             time = parse_time(when) if share is None else share * _nominal_time(paths, size)
             out.append(Change(time, name, float(factor)))

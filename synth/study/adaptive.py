@@ -19,6 +19,7 @@ from synth.study.adaptive_report import ADAPTIVE, ALONE, EQUAL, RESOLVED, STATIC
 from synth.study.capacity import Change, make_trace
 from synth.study.paths import PathSet
 from synth.study.sharing import best_rates
+from synth.units import parse_size
 
 #: Chunks of one transfer; more would take minutes.
 MOST_CHUNKS = 100_000
@@ -26,9 +27,9 @@ MOST_CHUNKS = 100_000
 
 def compare_splits(
     paths: PathSet,
-    size: int,
+    size: int | str,
     *,
-    chunk: int = 2**20,
+    chunk: int | str = 2**20,
     changes: Sequence[Change] = (),
     primary: Sequence[str] | None = None,
     primary_window: int | None = None,
@@ -42,7 +43,7 @@ def compare_splits(
     paths
         See :func:`synth.study.find_paths`.
     size, chunk
-        Bytes of the transfer and of one chunk.
+        Bytes of the transfer and of one chunk, or texts such as ``"1 GB"``.
     changes
         Capacities that change during the run (see :class:`Change` and :func:`drift`).
     primary
@@ -62,6 +63,7 @@ def compare_splits(
         Sizes below 1, too many chunks, no primary path, unknown resources in ``changes``.
     """
     first = _primary(paths, primary)
+    size, chunk = parse_size(size), parse_size(chunk)
     if size < 1 or chunk < 1 or size / chunk > MOST_CHUNKS:
         raise InvalidInputError(
             f"size {size} and chunk {chunk} must be 1 byte or more, with {MOST_CHUNKS} chunks at most"

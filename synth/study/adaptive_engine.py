@@ -207,10 +207,9 @@ class _Engine:
 
     def _advance(self, rates: Floats) -> None:
         """Go to the next event; chunks that leave the wire there do so exactly, whatever rounding says."""
-        needs = [
-            lane.left / rate if lane.queue and rate > 0 else math.inf
-            for lane, rate in zip(self.lanes, rates, strict=True)
-        ]
+        now_rates: list[float] = rates.tolist()
+        pairs = list(zip(self.lanes, now_rates, strict=True))
+        needs = [lane.left / rate if lane.queue and rate > 0 else math.inf for lane, rate in pairs]
         leave = min(needs, default=math.inf)
         landing = min((item[0] for item in self.flying), default=math.inf)
         wire = self.now + leave
@@ -218,7 +217,7 @@ class _Engine:
         if not math.isfinite(target):
             raise InfeasibleError("no path carries anything any more: all capacity is taken by other paths")
         span = target - self.now
-        for lane, rate in zip(self.lanes, rates, strict=True):
+        for lane, rate in pairs:
             lane.left = max(lane.left - rate * span, 0.0)
         self.now = target
         if span > 0:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import islice, pairwise
+from itertools import islice
+from typing import Any
 
 import networkx as nx
 import numpy as np
@@ -20,6 +21,8 @@ PATH_KINDS = ("direct", "switch", "relay", "pcie", "host", "nic")
 SCALE_UP = ("direct", "switch", "relay")
 #: Links of the longest path that is looked for: GPU, PCIe switch, NIC, leaf, spine, leaf, NIC, PCIe switch, GPU.
 LONGEST = 8
+#: Source, destination and class of a bundle of parallel links.
+Hop = tuple[str, str, str]
 #: Simple paths that are looked at before a topology counts as too large to enumerate.
 MOST = 20_000
 
@@ -168,12 +171,13 @@ def find_paths(topology: Topology, src: int, dst: int, kinds: Sequence[str] | No
     """
     wanted = [kind for kind in PATH_KINDS if kind != "relay"] if kinds is None else list(kinds)
     _check(topology, src, dst, wanted)
-    classes, bundles = link_classes(topology), _bundles(topology)
-    found: dict[str, list[list[str]]] = {}
-    for route in _node_paths(topology, src, dst, "relay" in wanted):
-        kind = path_kind(topology, classes, [bundles[pair][0] for pair in pairwise(route)])
-        gpus = sum(topology.nodes[topology.node_index[name]].kind == "gpu" for name in route)
-        if kind not in wanted or gpus > (3 if kind == "relay" else 2):
+    classes = link_classes(topology)
+    bundles = _bundles(topology, classes)
+    found: dict[str, list[list[Hop]]] = {}
+    for route in _simple_paths(topology, bundles, src, dst, "relay" in wanted):
+        kind = path_kind(topology, classes, [bundles[hop][0] for hop in route])
+        relays = sum(topology.nodes[topology.node_index[end]].kind == "gpu" for _, end, _ in route[:-1])
+        if kind not in wanted or relays > (kind == "relay"):
             continue
         kept = found.setdefault(kind, [])
         if kept and len(route) < len(kept[0]):
@@ -201,33 +205,34 @@ def _check(topology: Topology, src: int, dst: int, kinds: Sequence[str]) -> None
         raise InvalidInputError(faults)
 
 
-def _node_paths(topology: Topology, src: int, dst: int, relays: bool) -> Iterator[list[str]]:
-    """Simple paths as node ids; of other GPUs only those that may relay, when relays are asked for."""
-    hidden = {n.id for k, n in enumerate(topology.nodes) if n.kind == "gpu" and not (relays and n.relay)}
-    ends = topology.gpu_name(src), topology.gpu_name(dst)
-    graph: nx.DiGraph[str] = nx.DiGraph()
-    graph.add_nodes_from(ends)
+def _bundles(topology: Topology, classes: Mapping[str, str]) -> dict[Hop, list[Link]]:
+    """Parallel links by their ends and class: an NVLink and a PCIe link between the same nodes are two ways."""
+    out: dict[Hop, list[Link]] = {}
     for link in topology.links:
-        if not ({link.src, link.dst} - set(ends)) & hidden:
-            graph.add_edge(link.src, link.dst)
-    for k, route in enumerate(islice(nx.all_simple_paths(graph, *ends, cutoff=LONGEST), MOST + 1)):
-        if k == MOST:
-            raise InvalidInputError(f"{topology.name}: more than {MOST} paths between two GPUs; cut the topology")
-        yield route
-
-
-def _bundles(topology: Topology) -> dict[tuple[str, str], list[Link]]:
-    """Parallel links by their ends."""
-    out: dict[tuple[str, str], list[Link]] = {}
-    for link in topology.links:
-        out.setdefault((link.src, link.dst), []).append(link)
+        out.setdefault((link.src, link.dst, classes[link.id]), []).append(link)
     return out
 
 
-def _strands(bundles: Mapping[tuple[str, str], list[Link]], route: list[str]) -> list[list[Link]]:
+def _simple_paths(
+    topology: Topology, bundles: Mapping[Hop, list[Link]], src: int, dst: int, relays: bool
+) -> Iterator[list[Hop]]:
+    """Simple paths over bundles; of other GPUs only those that may relay, when relays are asked for."""
+    hidden = {n.id for n in topology.nodes if n.kind == "gpu" and not (relays and n.relay)}
+    ends = topology.gpu_name(src), topology.gpu_name(dst)
+    # A key tells parallel bundles apart; the stubs know edges without keys only.
+    graph: Any = nx.MultiDiGraph()
+    graph.add_nodes_from(ends)
+    graph.add_edges_from(hop for hop in bundles if not (set(hop[:2]) - set(ends)) & hidden)
+    for k, route in enumerate(islice(nx.all_simple_edge_paths(graph, *ends, cutoff=LONGEST), MOST + 1)):
+        if k == MOST:
+            raise InvalidInputError(f"{topology.name}: more than {MOST} paths between two GPUs; cut the topology")
+        yield [(a, b, key) for a, b, key in route]
+
+
+def _strands(bundles: Mapping[Hop, list[Link]], route: list[Hop]) -> list[list[Link]]:
     """As many link paths as the widest bundle has links; together they use every link."""
-    hops = [bundles[pair] for pair in pairwise(route)]
-    return [[bundle[k % len(bundle)] for bundle in hops] for k in range(max(map(len, hops)))]
+    wide = [bundles[hop] for hop in route]
+    return [[bundle[k % len(bundle)] for bundle in wide] for k in range(max(map(len, wide)))]
 
 
 def _path(network: Network, kind: str, links: Sequence[Link]) -> Path:

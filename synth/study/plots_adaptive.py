@@ -75,9 +75,12 @@ def plot_shares(comparison: Comparison, ax: Axes | None = None) -> Axes:
     for policy, style in ((ADAPTIVE, "-"), ("re-solved LP", ":")):
         edges, rates = binned_rates(comparison[policy])
         shares = rates / np.maximum(rates.sum(axis=1, keepdims=True), 1e-300)
-        for name, colour, column in zip(comparison.paths.labels, colours(rates.shape[1]), shares.T, strict=True):
+        tones = colours(shares.shape[1])
+        for k, name in enumerate(comparison.paths.labels):
             named = label(name) if policy == ADAPTIVE else None
-            ax.stairs(100 * column, edges * 1e3, color=colour, ls=style, lw=1.6, baseline=None, label=named)
+            # Later ones are thinner, so equal shares show as one line in another.
+            width = max(4.0 - 1.2 * k, 1.0) if policy == ADAPTIVE else 1.4
+            ax.stairs(100 * shares[:, k], edges * 1e3, color=tones[k], ls=style, lw=width, baseline=None, label=named)
     ax.set_ylim(0, 100)
     _dress(ax, "share of the rate (%)")
     title(ax, _headline(comparison), "share per path: adaptive (solid), re-solved LP (dotted)")
@@ -102,6 +105,8 @@ def plot_lost(comparison: Comparison, ax: Axes | None = None) -> Axes:
     for run, colour in zip(comparison.runs, colours(len(comparison.runs)), strict=True):
         when = np.linspace(0.0, run.sent_end, POINTS)
         ax.plot(when * 1e3, lost_bytes(comparison, run, when) / 1e6, color=colour, lw=1.6, label=label(run.policy))
+    # From nothing to half of the transfer: only a logarithm shows both.
+    ax.set_yscale("symlog", linthresh=1.0)
     ax.set_ylim(bottom=0)
     _dress(ax, "bytes lost so far (MB)")
     title(ax, _headline(comparison), "what the best split could have sent by then, minus what was sent")
