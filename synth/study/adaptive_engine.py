@@ -21,7 +21,7 @@ from synth.study.capacity import Trace
 from synth.study.paths import PathSet
 from synth.study.sharing import shared_rates
 
-#: Weight of the newest measurement in the running mean of a path's rate.
+#: Weight of the newest measurement in the running mean of a path's time per byte.
 NEWEST = 0.5
 
 
@@ -94,15 +94,15 @@ class Lane:
     """State of one path: its window and what it has measured."""
 
     window: int
-    nominal: float
+    rate: float  # bytes/second: what the planner was told, then a running mean of what was measured
     queue: deque[tuple[int, float]] = field(default_factory=deque)  # (bytes, hand-over); the first is on the wire
     left: float = 0.0  # bytes of the first chunk that are still to be sent
     begun: float = 0.0  # when the first chunk got onto the wire
     outstanding: int = 0
-    measured: float = 0.0
 
-    def __post_init__(self) -> None:
-        self.measured = self.nominal
+    def measure(self, size: int, span: float) -> None:
+        """Learn from a chunk's time on the wire; times are averaged, so a drop shows sooner than a recovery."""
+        self.rate = 1.0 / (NEWEST * span / size + (1 - NEWEST) / self.rate)
 
     def room(self, size: int) -> bool:
         """Whether the window takes another chunk; an empty one always does."""
@@ -111,12 +111,6 @@ class Lane:
     def backlog(self) -> float:
         """Bytes that are handed over and not yet sent."""
         return self.left + sum(size for size, _ in list(self.queue)[1:])
-
-    def rate(self, now: float) -> float:
-        """Estimated bytes/second: the running mean, but no more than the chunk under way still allows."""
-        if not self.queue or now <= self.begun:
-            return self.measured
-        return min(self.measured, self.queue[0][0] / (now - self.begun))
 
 
 class Policy(Protocol):
@@ -128,7 +122,7 @@ class Policy(Protocol):
     #: Paths that are served before the others, or None.
     primary: npt.NDArray[np.bool_] | None
 
-    def next_chunk(self, lanes: list[Lane], now: float) -> tuple[int, int] | None:
+    def next_chunk(self, lanes: list[Lane]) -> tuple[int, int] | None:
         """(path, bytes) of a chunk to hand over now, or None."""
         ...
 
@@ -189,7 +183,7 @@ class _Engine:
             self.known.clear()
 
     def _hand_over(self) -> None:
-        while (given := self.policy.next_chunk(self.lanes, self.now)) is not None:
+        while (given := self.policy.next_chunk(self.lanes)) is not None:
             path, size = given
             lane = self.lanes[path]
             if not lane.queue:
@@ -232,7 +226,7 @@ class _Engine:
         lane = self.lanes[k]
         size, handed = lane.queue.popleft()
         if self.now > lane.begun:
-            lane.measured += NEWEST * (size / (self.now - lane.begun) - lane.measured)
+            lane.measure(size, self.now - lane.begun)
         if lane.queue:
             lane.left, lane.begun = float(lane.queue[0][0]), self.now
         else:

@@ -42,7 +42,7 @@ class FixedSplit:
         # Paced: where paths share a link, each gets at least what the split gives it.
         self.weights = np.where(np.array(self.stock) > 0, shares, 0.0)
 
-    def next_chunk(self, lanes: list[Lane], now: float) -> tuple[int, int] | None:
+    def next_chunk(self, lanes: list[Lane]) -> tuple[int, int] | None:
         """The first path with bytes left and room."""
         for k, lane in enumerate(lanes):
             part = min(self.chunk, self.stock[k])
@@ -63,9 +63,9 @@ class ResolvedSplit(FixedSplit):
         super().__init__(name, np.ones(len(paths.paths)), size, chunk)
         self.waiting = size
 
-    def next_chunk(self, lanes: list[Lane], now: float) -> tuple[int, int] | None:
+    def next_chunk(self, lanes: list[Lane]) -> tuple[int, int] | None:
         """As for a fixed split."""
-        given = super().next_chunk(lanes, now)
+        given = super().next_chunk(lanes)
         if given is not None:
             self.waiting -= given[1]
         return given
@@ -115,12 +115,12 @@ class Adaptive:
         self.latency = [path.latency for path in paths.paths]
         self.weights = np.ones(len(primary))
 
-    def next_chunk(self, lanes: list[Lane], now: float) -> tuple[int, int] | None:
+    def next_chunk(self, lanes: list[Lane]) -> tuple[int, int] | None:
         """The primary path that drains first, else the secondary one that would deliver first, if that is in time."""
         part = min(self.chunk, self.left)
         if not part:
             return None
-        rates = [lane.rate(now) for lane in lanes]
+        rates = [lane.rate for lane in lanes]
         delivery = [
             (lane.backlog() + part) / rate + late for lane, rate, late in zip(lanes, rates, self.latency, strict=True)
         ]

@@ -223,7 +223,8 @@ def _simple_paths(
     graph: Any = nx.MultiDiGraph()
     graph.add_nodes_from(ends)
     graph.add_edges_from(hop for hop in bundles if not (set(hop[:2]) - set(ends)) & hidden)
-    for k, route in enumerate(islice(nx.all_simple_edge_paths(graph, *ends, cutoff=LONGEST), MOST + 1)):
+    found: Iterator[Any] = nx.all_simple_edge_paths(graph, *ends, cutoff=LONGEST)
+    for k, route in enumerate(islice(found, MOST + 1)):
         if k == MOST:
             raise InvalidInputError(f"{topology.name}: more than {MOST} paths between two GPUs; cut the topology")
         yield [(a, b, key) for a, b, key in route]

@@ -37,7 +37,7 @@ def step_adaptive(
     index = {name: k for k, name in enumerate(paths.network.row_ids)}
     queue: list[list[list[float]]] = [[] for _ in range(count)]  # [bytes left, bytes, begun]
     flying: list[tuple[float, int, float]] = []
-    seen = [path.bandwidth for path in paths.paths]
+    rate = [path.bandwidth for path in paths.paths]
     window = [2 * chunk + path.bandwidth * path.latency + 1 for path in paths.paths]
     memory: dict[tuple[object, ...], list[float]] = {}
     left, now, finish = float(size), 0.0, 0.0
@@ -49,10 +49,6 @@ def step_adaptive(
         flying = [item for item in flying if item[0] > now]
         while left > 0:
             part = min(float(chunk), left)
-            rate = [
-                min(seen[k], queue[k][0][1] / (now - queue[k][0][2])) if queue[k] and now > queue[k][0][2] else seen[k]
-                for k in range(count)
-            ]
             backlog = [sum(item[0] for item in queue[k]) for k in range(count)]
             held = [sum(item[1] for item in queue[k]) + sum(f[2] for f in flying if f[1] == k) for k in range(count)]
             room = [held[k] == 0 or held[k] + part <= window[k] for k in range(count)]
@@ -86,7 +82,7 @@ def step_adaptive(
                 if head[0] <= 0:
                     at = now + dt - budget / rate_now
                     queue[k].pop(0)
-                    seen[k] += 0.5 * (head[1] / (at - head[2]) - seen[k])
+                    rate[k] = 2.0 / ((at - head[2]) / head[1] + 1.0 / rate[k])
                     if queue[k]:
                         queue[k][0][2] = at
                     flying.append((at + paths.paths[k].latency, k, head[1]))

@@ -103,6 +103,35 @@ def test_a_slow_secondary_path_is_not_given_the_tail() -> None:
     assert compared["adaptive"].finish == pytest.approx(11e-3)
 
 
+def test_a_single_chunk_takes_the_primary_path() -> None:
+    """Both would be in time, and the others are never first."""
+    compared = compare_splits(parallel([1e9, 1e9]), 10**6, chunk=10**6)
+    assert list(compared["adaptive"].path_bytes) == [10**6, 0]
+
+
+def test_a_path_that_turned_slow_is_noticed() -> None:
+    """The second path is a hundred times slower than told: its first chunk is done after 100 ms.
+
+    By then the first has sent 100 of its 139 chunks, and 39 ms are left. The mean of 1 and 100 ms is 50.5 ms: no more.
+    """
+    paths = parallel([1e9, 1e9])
+    told = [Change(0.0, "l1", 0.01)]
+    compared = compare_splits(paths, 140 * 10**6, chunk=10**6, changes=told, secondary_window=1)
+    assert list(compared["adaptive"].path_bytes) == [139 * 10**6, 10**6]
+    assert compared["adaptive"].finish == pytest.approx(0.139)
+
+
+def test_the_re_solved_split_counts_what_windows_hold() -> None:
+    """1 + 1 GB/s, 4 GB, 1 GB windows; at 0.5 s one halves: 1 + 1 GB are held, 1 GB waits.
+
+    In 2 s the slow path sends the 1 GB that it holds, the other its own and all that waits: 2.5 s in all.
+    """
+    gb = 10**9
+    paths, halved = parallel([1e9, 1e9]), [Change(0.5, "l0", 0.5)]
+    compared = compare_splits(paths, 4 * gb, chunk=10**7, changes=halved, primary_window=gb, secondary_window=gb)
+    assert compared["re-solved LP"].finish == pytest.approx(2.5, abs=0.03)
+
+
 def test_what_windows_cannot_see() -> None:
     """Three equal paths, the third over the pools of both others: fair sharing moves 1.5, the LP 2 of it unused."""
     pools = [(1e9, {0: 1.0, 2: 1.0}), (1e9, {1: 1.0, 2: 1.0})]

@@ -162,6 +162,7 @@ def sliced_time(
         cost = np.append(np.zeros(columns - 1), 1.0)
         done = linprog(cost, A_ub=np.array(a), b_ub=b, A_eq=serve, b_eq=[size], bounds=[*closed, length])
         if done.status == 0:
+            assert done.x is not None
             best = min(best, edges[last] + float(done.x[-1]))
     return max(float(best), max(fixed[k] for k in chosen))
 
