@@ -19,12 +19,12 @@ from synth.topology.model import Link, Topology
 PATH_KINDS = ("direct", "switch", "relay", "pcie", "host", "nic")
 #: Kinds that stay inside the scale-up network (NVLink, xGMI, C2C and their switches).
 SCALE_UP = ("direct", "switch", "relay")
-#: Links of the longest path that is looked for: GPU, PCIe switch, NIC, leaf, spine, leaf, NIC, PCIe switch, GPU.
-LONGEST = 8
+#: Links of the longest path that is looked for: two PCIe vertices, NIC, leaf and half a spine on each side, and some.
+LONGEST = 12
 #: Source, destination and class of a bundle of parallel links.
 Hop = tuple[str, str, str]
 #: Simple paths that are looked at before a topology counts as too large to enumerate.
-MOST = 20_000
+MOST = 50_000
 
 
 @dataclass(frozen=True)
@@ -92,9 +92,9 @@ class PathSet:
 
 
 def link_classes(topology: Topology) -> dict[str, str]:
-    """Class of each link by id: ``nic``, ``host`` (memory, sockets), ``pcie`` or ``scale-up``.
+    """Class of each link by id: ``nic``, ``host`` (memory), ``pcie`` (PCIe, CPUs, sockets) or ``scale-up``.
 
-    A NIC at one end decides first, then a CPU or memory node, then the kind of the link; a ``net`` link without a NIC
+    A NIC at one end decides first, then memory, then a CPU or the kind of the link; a ``net`` link without a NIC
     (shapes such as ``ring:4``) belongs to the scale-up network unless an end of it is a switch that a NIC hangs on.
     """
     kind = {node.id: node.kind for node in topology.nodes}
@@ -106,9 +106,10 @@ def _link_class(link: Link, ends: set[str], fabric: set[str]) -> str:
     if "nic" in ends or link.kind == "nic":
         # The PCIe link of a NIC is needed by no other path, so it counts as the NIC's.
         return "nic"
-    if ends & {"cpu", "memory"} or link.kind in ("socket", "memory"):
+    if "memory" in ends or link.kind == "memory":
         return "host"
-    if link.kind == "pcie":
+    if "cpu" in ends or link.kind in ("pcie", "socket"):
+        # Peers meet at a root complex or across sockets without a stop in memory.
         return "pcie"
     return "nic" if link.kind == "net" and {link.src, link.dst} & fabric else "scale-up"
 
@@ -165,7 +166,7 @@ def find_paths(topology: Topology, src: int, dst: int, kinds: Sequence[str] | No
     Raises
     ------
     InvalidInputError
-        Ranks or kinds that do not exist; more than 20,000 simple paths.
+        Ranks or kinds that do not exist; more than 50,000 simple paths.
     InfeasibleError
         When there is no path of the kinds asked for.
     """
@@ -216,9 +217,14 @@ def _bundles(topology: Topology, classes: Mapping[str, str]) -> dict[Hop, list[L
 def _simple_paths(
     topology: Topology, bundles: Mapping[Hop, list[Link]], src: int, dst: int, relays: bool
 ) -> Iterator[list[Hop]]:
-    """Simple paths over bundles; of other GPUs only those that may relay, when relays are asked for."""
-    hidden = {n.id for n in topology.nodes if n.kind == "gpu" and not (relays and n.relay)}
+    """Simple paths over bundles.
+
+    Of other GPUs only those that may relay are passed, when relays are asked for; of other hosts only switches.
+    """
     ends = topology.gpu_name(src), topology.gpu_name(dst)
+    hosts = {topology.nodes[topology.node_index[end]].host for end in ends}
+    hidden = {n.id for n in topology.nodes if n.kind == "gpu" and not (relays and n.relay)}
+    hidden |= {n.id for n in topology.nodes if n.kind not in ("gpu", "switch") and n.host not in hosts}
     # A key tells parallel bundles apart; the stubs know edges without keys only.
     graph: Any = nx.MultiDiGraph()
     graph.add_nodes_from(ends)

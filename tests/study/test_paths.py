@@ -25,7 +25,7 @@ def test_every_kind_of_the_h800_pair() -> None:
 
 def test_host_memory_counts_both_directions() -> None:
     paths = h800_paths()
-    dram = paths.network.row_ids.index("dram")
+    dram = paths.network.row_ids.index("dram-pool")
     assert list(paths.uses[dram]) == [0, 2, 0]
 
 
@@ -41,6 +41,13 @@ def test_nic_paths_of_a_cluster() -> None:
     paths = find_paths(box, 0, 8)
     assert [path.kind for path in paths.paths] == ["nic"]
     assert set(link_classes(box).values()) == {"scale-up", "nic"}
+
+
+def test_a_cpu_makes_a_peer_path_and_memory_a_staged_one() -> None:
+    nodes = (Node("a", "gpu"), Node("b", "gpu"), Node("root", "cpu"), Node("dram", "memory"))
+    ends = (("a", "root"), ("root", "b"), ("a", "dram"), ("dram", "b"))
+    links = tuple(Link(f"{x}-{y}", x, y, 1e9, kind="pcie") for x, y in ends)
+    assert [path.kind for path in find_paths(Topology("t", nodes, links), 0, 1).paths] == ["pcie", "host"]
 
 
 def test_bare_net_links_are_scale_up_unless_a_nic_hangs_on_their_switch() -> None:
