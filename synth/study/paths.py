@@ -177,8 +177,7 @@ def find_paths(topology: Topology, src: int, dst: int, kinds: Sequence[str] | No
     found: dict[str, list[list[Hop]]] = {}
     for route in _simple_paths(topology, bundles, src, dst, "relay" in wanted):
         kind = path_kind(topology, classes, [bundles[hop][0] for hop in route])
-        relays = sum(topology.nodes[topology.node_index[end]].kind == "gpu" for _, end, _ in route[:-1])
-        if kind not in wanted or relays > (kind == "relay"):
+        if kind not in wanted:
             continue
         kept = found.setdefault(kind, [])
         if kept and len(route) < len(kept[0]):
@@ -217,22 +216,31 @@ def _bundles(topology: Topology, classes: Mapping[str, str]) -> dict[Hop, list[L
 def _simple_paths(
     topology: Topology, bundles: Mapping[Hop, list[Link]], src: int, dst: int, relays: bool
 ) -> Iterator[list[Hop]]:
-    """Simple paths over bundles.
+    """Simple paths over bundles through no other GPU, then, when asked for, scale-up paths through one that may relay.
 
-    Of other GPUs only those that may relay are passed, when relays are asked for; of other hosts only switches.
+    Of other hosts only switches are passed.
     """
     ends = topology.gpu_name(src), topology.gpu_name(dst)
     hosts = {topology.nodes[topology.node_index[end]].host for end in ends}
-    hidden = {n.id for n in topology.nodes if n.kind == "gpu" and not (relays and n.relay)}
-    hidden |= {n.id for n in topology.nodes if n.kind not in ("gpu", "switch") and n.host not in hosts}
+    hidden = {n.id for n in topology.nodes if n.kind == "gpu" or (n.kind != "switch" and n.host not in hosts)}
+    yield from _between(topology.name, [hop for hop in bundles if not set(hop[:2]) & hidden - set(ends)], ends)
+    middle = [n.id for n in topology.nodes if n.kind == "gpu" and n.relay and n.id not in ends] if relays else []
+    for gpu in middle:
+        seen = hidden - {*ends, gpu}
+        inside = [hop for hop in bundles if hop[2] == "scale-up" and not set(hop[:2]) & seen]
+        yield from (r for r in _between(topology.name, inside, ends) if gpu in (hop[1] for hop in r))
+
+
+def _between(name: str, hops: Sequence[Hop], ends: tuple[str, str]) -> Iterator[list[Hop]]:
+    """All simple paths between two nodes, at most ``MOST`` of them."""
     # A key tells parallel bundles apart; the stubs know edges without keys only.
     graph: Any = nx.MultiDiGraph()
     graph.add_nodes_from(ends)
-    graph.add_edges_from(hop for hop in bundles if not (set(hop[:2]) - set(ends)) & hidden)
+    graph.add_edges_from(hops)
     found: Iterator[Any] = nx.all_simple_edge_paths(graph, *ends, cutoff=LONGEST)
     for k, route in enumerate(islice(found, MOST + 1)):
         if k == MOST:
-            raise InvalidInputError(f"{topology.name}: more than {MOST} paths between two GPUs; cut the topology")
+            raise InvalidInputError(f"{name}: more than {MOST} paths between two GPUs; cut the topology")
         yield [(a, b, key) for a, b, key in route]
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 
@@ -34,6 +36,15 @@ def test_parallel_links_make_parallel_paths_and_relays_are_asked_for() -> None:
     assert paths.labels == ("direct 1", "direct 2")
     relays = find_paths(resolve("dgx1-v100"), 0, 5, ["direct", "relay"])
     assert {path.kind for path in relays.paths} == {"relay"}
+
+
+def test_relays_of_a_large_mesh_go_through_one_gpu_each() -> None:
+    paths = find_paths(resolve("fullmesh:24"), 0, 1, ["direct", "relay"])
+    assert [len(path.links) for path in paths.paths] == [1] + 22 * [2]
+    shy = resolve("fullmesh:4")
+    nodes = tuple(replace(node, relay=node.id != "g2") for node in shy.nodes)
+    allowed = find_paths(replace(shy, nodes=nodes), 0, 1, ["relay"])
+    assert [path.links for path in allowed.paths] == [("g0-g3:fwd", "g1-g3:rev")]
 
 
 def test_nic_paths_of_a_cluster() -> None:
