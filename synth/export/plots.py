@@ -41,7 +41,7 @@ class Overview(Figure):
     """A figure that a notebook shows although pyplot does not know it."""
 
     def _repr_png_(self) -> bytes:
-        return _png(self)
+        return png_bytes(self)
 
 
 def overview(schedule: Schedule) -> Figure:
@@ -91,7 +91,7 @@ def figure_files(schedule: Schedule) -> dict[str, bytes]:
     with matplotlib.style.context("default", after_reset=True):
         return files | {
             "timeline.png": _file(10, 2.4 + 0.16 * min(max(rows, 6), 64), lambda ax: plot_timeline(schedule, ax)),
-            "overview.png": _png(overview(schedule)),
+            "overview.png": png_bytes(overview(schedule)),
         }
 
 
@@ -110,10 +110,10 @@ def _file(width: float, height: float, draw: Callable[[Axes], Any]) -> bytes:
     figure = Figure(figsize=(width, height), layout="constrained")
     FigureCanvasAgg(figure)
     draw(figure.subplots())
-    return _png(figure)
+    return png_bytes(figure)
 
 
-def _png(figure: Figure) -> bytes:
+def png_bytes(figure: Figure) -> bytes:
     """PNG without the name and version of the software and without a date."""
     out = io.BytesIO()
     figure.savefig(out, format="png", dpi=DPI, metadata={"Software": None})
