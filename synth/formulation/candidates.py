@@ -67,29 +67,35 @@ def _rotated(rank: int, low: int, high: int) -> int:
 def aligned(checker: Automorphisms) -> list[int]:
     """GPU nodes host by host, those of each host in an order that tells how they hang on what the hosts share.
 
+    Empty when there is one host only.
+
     A file may list GPUs in any order. Colour refinement (Weisfeiler and Leman 1968) from shared nodes of one colour
     each, such as the switches of rails, tells the GPUs of a host apart in the same way on every host.
     """
     topology = checker.topology
-    hosts = {topology.nodes[node].host for node in topology.gpus}
-    start = [
-        (int(kind), "" if node.host in hosts else node.id)
-        for kind, node in zip(checker.kind, topology.nodes, strict=True)
-    ]
+    hosts = dict.fromkeys(topology.nodes[node].host for node in topology.gpus)
+    if len(hosts) == 1:
+        return []
+    kinds = zip(checker.kind, topology.nodes, strict=True)
+    colour = _refined(checker, [(int(kind), "" if node.host in hosts else node.id) for kind, node in kinds])
+    place = {host: k for k, host in enumerate(hosts)}
+    return sorted(topology.gpus, key=lambda node: (place[topology.nodes[node].host], colour[node], node))
+
+
+def _refined(checker: Automorphisms, start: Sequence[tuple[int, str]]) -> list[int]:
+    """Colours of nodes, refined by those of their neighbours until they stay."""
     names = {key: k for k, key in enumerate(sorted(set(start)))}
-    colour = [names[key] for key in start]
-    while True:
-        seen: list[list[tuple[int, int, int]]] = [[] for _ in colour]
-        for k, (a, b) in enumerate(topology.ends):
-            seen[a].append((0, int(checker.signature[k]), colour[b]))
-            seen[b].append((1, int(checker.signature[k]), colour[a]))
-        keys = [(own, tuple(sorted(near))) for own, near in zip(colour, seen, strict=True)]
+    colour, count = [names[key] for key in start], 0
+    while count < len(set(colour)):
+        count = len(set(colour))
+        near: list[list[tuple[int, int, int]]] = [[] for _ in colour]
+        for signature, (a, b) in zip(checker.signature.tolist(), checker.topology.ends, strict=True):
+            near[a].append((0, signature, colour[b]))
+            near[b].append((1, signature, colour[a]))
+        keys = [(own, tuple(sorted(around))) for own, around in zip(colour, near, strict=True)]
         numbers = {key: k for k, key in enumerate(sorted(set(keys)))}
-        if len(numbers) == len(set(colour)):
-            break
         colour = [numbers[key] for key in keys]
-    first = {host: k for k, host in enumerate(dict.fromkeys(topology.nodes[node].host for node in topology.gpus))}
-    return sorted(topology.gpus, key=lambda node: (first[topology.nodes[node].host], colour[node], node))
+    return colour
 
 
 def library_automorphisms(checker: Automorphisms) -> list[Permutation]:
