@@ -10,9 +10,10 @@ from dataclasses import replace
 
 from synth.errors import LimitReachedError
 from synth.formulation.routes import Route
+from synth.schedule.compiled import Timeline
 from synth.schedule.model import Schedule, Transfer
 from synth.schedule.quantise import Split, integer_routes, quantise
-from synth.schedule.simulate import Timeline, simulate
+from synth.schedule.simulate import simulate
 from synth.solver.plan import Plan
 
 # Above this many transfers only one order is tried, and consecutive chunks of a route travel together.
@@ -96,8 +97,8 @@ def _ordered(plan: Plan, split: Split, refined: int) -> Schedule:
         tuple(route for route, _ in pairs),
         tuple(n for _, n in pairs),
         _reorder(transfers, order),
-        tuple(timeline.starts[k] for k in order),
-        tuple(timeline.arrivals[k] for k in order),
+        tuple(timeline.starts[order].tolist()),
+        tuple(timeline.arrivals[order].tolist()),
         split.time,
         # Every resource serves one transfer at a time, so the simulation beats the busiest one by rounding at most.
         max(timeline.end, split.time),
@@ -171,9 +172,9 @@ def _best_order(plan: Plan, transfers: list[Transfer], chunk_bytes: float) -> tu
         timeline = simulate(plan.topology, transfers, chunk_bytes, place)
         if best is None or timeline.end < best[0].end * (1 - 1e-9):
             best = (timeline, place)
-    timeline, place = best if best is not None else (Timeline((), ()), [])
-    depth = _depths(transfers)
-    order = sorted(range(len(transfers)), key=lambda k: (timeline.starts[k], depth[k], place[k]))
+    timeline, place = best if best is not None else (simulate(plan.topology, (), chunk_bytes), [])
+    depth, starts = _depths(transfers), timeline.starts.tolist()
+    order = sorted(range(len(transfers)), key=lambda k: (starts[k], depth[k], place[k]))
     return order, timeline
 
 

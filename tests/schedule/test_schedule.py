@@ -175,7 +175,7 @@ def test_pool_serves_one_link_at_a_time() -> None:
 def test_priority_decides_who_goes_first() -> None:
     pair = [Transfer(0, k, 1, 0, 0, 1, (0,), False, ()) for k in range(2)]
     line = simulate(path(0.0, 2), pair, 25e9, [1.0, 0.0])
-    assert line.starts == (1.0, 0.0)
+    assert line.starts.tolist() == [1.0, 0.0]
 
 
 def test_halving_capacities_doubles_the_bandwidth_part() -> None:
