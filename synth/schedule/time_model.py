@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, fields
+from types import MappingProxyType
 from typing import Final, Literal, get_args
 
 from synth.errors import InvalidInputError
@@ -110,27 +111,32 @@ RATES: Final = tuple(field.name for field in fields(BlockCosts) if field.name no
 
 @dataclass(frozen=True, slots=True)
 class Wire:
-    """How a protocol lays data on the wire.
+    """How a protocol moves a FIFO message.
 
     Attributes
     ----------
-    slices
-        Parts of a FIFO message that the receiver can use one by one.
+    part
+        Part of a message that must have arrived before the receiver can use it; 0 for a stream.
     overhead
         Bytes on the link per byte of payload.
+    slot_part
+        Part of a message that must have been received before its slot can take the next one.
 
     Notes
     -----
-    Simple moves a message of four FIFO steps in slices of two (NCCL ``ALLREDUCE_SLICESTEPS``); LL flags every 4 bytes
-    of data with 4 more and LL128 every 120 with 8, so that a receiver can use a line as soon as it is there.
+    Simple moves a message of four FIFO steps in slices of two (NCCL ``ALLREDUCE_SLICESTEPS``), each posted on its own;
+    LL flags every 4 bytes of data with 4 more and LL128 every 120 with 8, so that a line can be used when it is there.
     """
 
-    slices: int
+    part: float
     overhead: float
+    slot_part: float
 
 
-WIRES: Final = {"Simple": Wire(2, 1.0), "LL": Wire(1 << 10, 2.0), "LL128": Wire(1 << 10, 128 / 120)}
-"""By protocol; a message of LL or LL128 is so many lines that it counts as a stream."""
+WIRES: Final = MappingProxyType(
+    {"Simple": Wire(0.5, 1.0, 0.5), "LL": Wire(0.0, 2.0, 1.0), "LL128": Wire(0.0, 128 / 120, 1.0)}
+)
+"""By protocol."""
 
 
 def _seconds_fault(name: str, value: float) -> list[str]:

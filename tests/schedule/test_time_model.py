@@ -67,7 +67,7 @@ def test_three_hops_store_and_forward(sharing: str, alpha: str) -> None:
 
 
 def test_sharing_of_a_switch_port() -> None:
-    """Two messages of 1 and 3 bytes meet at a port of 10 B/s: 0.4 s in all; fair halves the port until the first ends."""
+    """Messages of 1 and 3 bytes meet at a port of 10 B/s: 0.4 s in all; fair halves it until the first ends."""
     transfers = [replace(one_hop(1), links=(0, 2)), replace(one_hop(3), links=(1, 2))]
     for sharing, first, last in (("order", 0.1, 0.4), ("fifo", 0.1, 0.4), ("fair", 0.2, 0.4)):
         got = run(compile_transfers(star(), transfers), 1.0, TimeModel(sharing=sharing))  # type: ignore[arg-type]
@@ -114,9 +114,11 @@ def models(draw: st.DrawFn, sharing: str | None = None) -> TimeModel:
     seconds = st.sampled_from((0.0, 1e-6, 3e-5))
     return TimeModel(
         draw(st.sampled_from(ALPHAS)),  # type: ignore[arg-type]
-        sharing or draw(st.sampled_from(SHARINGS)),  # type: ignore[arg-type]
-        *(draw(seconds) for _ in range(3)),
-        draw(st.sampled_from((math.inf, 1e9))),
+        sharing or draw(st.sampled_from(SHARINGS)),
+        start=draw(seconds),
+        hop_latency=draw(seconds),
+        overhead=draw(seconds),
+        reduce_rate=draw(st.sampled_from((math.inf, 1e9))),
     )
 
 
@@ -130,7 +132,7 @@ def schedules(draw: st.DrawFn, max_gpus: int = 5) -> Schedule:
 
 
 def by_relaxation(compiled: CompiledTransfers, chunk: float, model: TimeModel) -> list[float]:
-    """Arrivals in order mode as the least fixed point of its constraints, found by relaxing them until nothing moves."""
+    """Arrivals in order mode as the least fixed point of its constraints, relaxed until nothing moves."""
     events = [(k, p) for k, path in enumerate(compiled.links) for p in range(len(path))]
     rows: dict[int, list[tuple[int, int]]] = defaultdict(list)
     for k, p in events:
