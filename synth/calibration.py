@@ -207,7 +207,7 @@ class _Fit:
             x_scale=np.maximum(first, 1.0),
             loss="soft_l1",
             f_scale=_TYPICAL,
-            diff_step=1e-4,
+            diff_step=[1e-4] * len(first),
             ftol=1e-3,
             xtol=1e-3,
             max_nfev=20,
@@ -222,7 +222,8 @@ class _Fit:
         predictions = [predict(point, costs, self.model).predicted for point in self.points]
         # A program that hangs in the model but not on the hardware is as wrong as a factor of e.
         times = [math.nan if time is None else time for time in predictions]
-        return np.nan_to_num(np.log(times) - self.measured, nan=1.0)
+        residuals: Floats = np.nan_to_num(np.log(times) - self.measured, nan=1.0)
+        return residuals
 
 
 def _costs(x: Floats) -> BlockCosts:

@@ -23,8 +23,8 @@ class _Costs(BaseModel):
     latency_us: float = Field(0.0, ge=0, allow_inf_nan=False)
     overhead_us: float = Field(0.0, ge=0, allow_inf_nan=False)
     wait_us: float = Field(0.0, ge=0, allow_inf_nan=False)
-    copy_GBps: float | None = Field(None, gt=0, allow_inf_nan=False)
-    local_GBps: float | None = Field(None, gt=0, allow_inf_nan=False)
+    copy_GBps: float | None = Field(None, gt=0, allow_inf_nan=False)  # noqa: N815 (GB, not gb)
+    local_GBps: float | None = Field(None, gt=0, allow_inf_nan=False)  # noqa: N815
 
 
 class _File(BaseModel):
