@@ -86,8 +86,12 @@ def make_schedule(
 
 def _ordered(plan: Plan, split: Split, refined: int) -> Schedule:
     """Transfers of a split in the best order found."""
-    pairs = integer_routes(plan, split)
-    transfers = _transfers(plan, pairs)
+    return order_routes(plan, split, integer_routes(plan, split), refined)
+
+
+def order_routes(plan: Plan, split: Split, pairs: Sequence[tuple[Route, int]], refined: int = 1) -> Schedule:
+    """Transfers of whole routes with their chunks, in the best order found."""
+    transfers = transfers_of(plan, pairs)
     order, timeline = _best_order(plan, transfers, split.chunk_bytes)
     return Schedule(
         plan,
@@ -96,7 +100,7 @@ def _ordered(plan: Plan, split: Split, refined: int) -> Schedule:
         split.shard_chunks,
         tuple(route for route, _ in pairs),
         tuple(n for _, n in pairs),
-        _reorder(transfers, order),
+        reordered(transfers, order),
         tuple(timeline.starts[order].tolist()),
         tuple(timeline.arrivals[order].tolist()),
         split.time,
@@ -107,7 +111,7 @@ def _ordered(plan: Plan, split: Split, refined: int) -> Schedule:
     )
 
 
-def _transfers(plan: Plan, pairs: Sequence[tuple[Route, int]]) -> list[Transfer]:
+def transfers_of(plan: Plan, pairs: Sequence[tuple[Route, int]]) -> list[Transfer]:
     """Transfers of all routes; chunks of a shard are given out to its routes in order."""
     together = _together(pairs)
     relays = frozenset(plan.topology.gpus)
@@ -200,6 +204,7 @@ def _depths(transfers: list[Transfer]) -> list[int]:
     return depth
 
 
-def _reorder(transfers: list[Transfer], order: list[int]) -> tuple[Transfer, ...]:
+def reordered(transfers: list[Transfer], order: list[int]) -> tuple[Transfer, ...]:
+    """Transfers in another order, in which dependencies still point backwards."""
     position = {k: p for p, k in enumerate(order)}
     return tuple(replace(transfers[k], deps=tuple(sorted(position[d] for d in transfers[k].deps))) for k in order)

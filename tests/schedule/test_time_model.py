@@ -18,11 +18,12 @@ from synth.schedule import Schedule, TimeModel, Transfer, compile_schedule, simu
 from synth.schedule.compiled import CompiledTransfers, compile_transfers
 from synth.schedule.fair import fair_rates
 from synth.schedule.simulate import run
+from synth.schedule.time_model import AlphaMode, Sharing
 from synth.topology import Link, Node, Resource, Topology
 from tests.strategies import topologies
 
-SHARINGS = ("order", "fifo", "fair")
-ALPHAS = ("pipelined", "blocking")
+SHARINGS: tuple[Sharing, ...] = ("order", "fifo", "fair")
+ALPHAS: tuple[AlphaMode, ...] = ("pipelined", "blocking")
 
 
 def line(latency: float, gpus: int, capacity: float = 25e9) -> Topology:
@@ -110,11 +111,11 @@ def test_bad_models_are_refused(bad: dict[str, object]) -> None:
 
 
 @st.composite
-def models(draw: st.DrawFn, sharing: str | None = None) -> TimeModel:
+def models(draw: st.DrawFn, sharing: Sharing | None = None) -> TimeModel:
     seconds = st.sampled_from((0.0, 1e-6, 3e-5))
     return TimeModel(
-        draw(st.sampled_from(ALPHAS)),  # type: ignore[arg-type]
-        sharing or draw(st.sampled_from(SHARINGS)),
+        alpha_mode=draw(st.sampled_from(ALPHAS)),
+        sharing=draw(st.sampled_from(SHARINGS)) if sharing is None else sharing,
         start=draw(seconds),
         hop_latency=draw(seconds),
         overhead=draw(seconds),
