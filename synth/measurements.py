@@ -109,4 +109,4 @@ def _measurement(where: str, size: str, time: str, mode: bool | None, faults: li
     elif not _NUMBER.fullmatch(time) or (int(size) and not float(time) > 0):
         faults.append(f"{where}: time {time!r} is not a positive number of microseconds")
     elif int(size):
-        yield Measurement(int(size), float(time) * 1e-6, mode)
+        yield Measurement(int(size), float(time) / 1e6, mode)

@@ -10,6 +10,7 @@ import networkx as nx
 import numpy as np
 
 from synth.demand.model import Demand
+from synth.formulation.network import Floats
 from synth.schedule.time_model import TimeModel
 from synth.solver.plan import Plan
 from synth.topology.model import Topology
@@ -90,7 +91,7 @@ def latency_bound(
     -----
     A link can carry what is of use only from when data can have come to its tail until so long before the end that
     data can still get from its head to who needs it. With prices y and these windows in place of T, the certificate's
-    inequality sum y c (T - lost) >= sum of cheapest costs gives T >= bound + sum y c lost / sum y c.
+    inequality becomes sum y c max(0, T - lost) >= bound x sum y c; the least T that fulfils it is the priced cut.
     """
     model = TimeModel() if model is None else model
     if demand.empty:
@@ -101,7 +102,7 @@ def latency_bound(
     distance = max(reach[gpus[s]].get((gpus[d], "in"), math.inf) for s, d in demand.pairs)
     priced = 0.0
     if prices is not None:
-        priced = model.start + certified * factor + _lost(topology, demand, model, reach, prices)
+        priced = model.start + _priced_cut(certified * factor, *_lost(topology, demand, model, prices))
     cuts = model.start + _gpu_cuts(topology, ends, reach)
     return LatencyBound(model.start + distance, cuts, priced)
 
@@ -187,8 +188,25 @@ def _staircase(items: list[tuple[float, float]], capacity: float) -> float:
     return best
 
 
-def _lost(topology: Topology, demand: Demand, model: TimeModel, reach: Reach, prices: Mapping[str, float]) -> float:
-    """Price-weighted mean of the time in which each link or resource cannot carry anything of use."""
+def _priced_cut(bound: float, lost: Floats, weight: Floats) -> float:
+    """Least T with sum(weight x max(0, T - lost)) >= bound; the weights add up to 1."""
+    order = np.argsort(lost, kind="stable")
+    lost, weight = lost[order], weight[order]
+    use = (lost < math.inf) & (weight > 0)
+    lost, weight = lost[use], weight[use]
+    if not len(lost):
+        return math.inf
+    total, cost = np.cumsum(weight), np.cumsum(weight * lost)
+    # With the first k windows open the sum is total T - cost; it is right up to where the next one opens.
+    for k, opens in enumerate([*lost[1:].tolist(), math.inf]):
+        time = float((bound + cost[k]) / total[k])
+        if time <= opens:
+            return time
+    return math.inf
+
+
+def _lost(topology: Topology, demand: Demand, model: TimeModel, prices: Mapping[str, float]) -> tuple[Floats, Floats]:
+    """Per price: time in which the link or resource cannot carry anything of use, and capacity x price (sum 1)."""
     sources = {topology.gpus[r] for item in demand.commodities for r in _ends(demand, item.root, item.dest)[0]}
     dests = {topology.gpus[r] for item in demand.commodities for r in _ends(demand, item.root, item.dest)[1]}
     graph = _graph(topology, model)
@@ -204,6 +222,4 @@ def _lost(topology: Topology, demand: Demand, model: TimeModel, reach: Reach, pr
         by_id[pool.id] = min((by_id[name] for name, _ in pool.uses), default=math.inf)
         capacity[pool.id] = pool.bandwidth
     weight = np.array([capacity[key] * price for key, price in prices.items()])
-    # A link that nothing of use can pass loses all its time; leaving it out keeps the bound finite and true.
-    times = np.array([by_id[key] if by_id[key] < math.inf else 0.0 for key in prices])
-    return float(weight @ times / weight.sum())
+    return np.array([by_id[key] for key in prices]), weight / weight.sum()

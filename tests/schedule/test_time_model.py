@@ -185,7 +185,7 @@ def test_the_pass_in_order_is_the_least_fixed_point_of_its_constraints(schedule:
 
 
 @given(schedules(), models())
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=30, deadline=None, derandomize=True)
 def test_what_any_simulation_must_be(schedule: Schedule, model: TimeModel) -> None:
     """Nothing starts before what it waits for, every hop takes its own time, links move no more than they can."""
     times, links = simulate_schedule(schedule, None, model), schedule.plan.topology.links
@@ -203,7 +203,7 @@ def test_what_any_simulation_must_be(schedule: Schedule, model: TimeModel) -> No
 
 
 @given(schedules(), models("order"), st.lists(st.floats(1.0, 1e10), min_size=2, max_size=6))
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=30, deadline=None, derandomize=True)
 def test_in_order_time_is_monotone_and_convex_in_the_size(
     schedule: Schedule, model: TimeModel, sizes: list[float]
 ) -> None:
@@ -216,7 +216,7 @@ def test_in_order_time_is_monotone_and_convex_in_the_size(
 
 
 @given(schedules(), models("order"), st.sampled_from(("start", "hop_latency", "overhead")))
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=20, deadline=None, derandomize=True)
 def test_in_order_time_is_monotone_in_every_constant(schedule: Schedule, model: TimeModel, name: str) -> None:
     slower = replace(model, **{name: getattr(model, name) + 1e-6})
     assert simulate_schedule(schedule, None, slower).end > simulate_schedule(schedule, None, model).end
@@ -233,7 +233,7 @@ def slowed(topology: Topology) -> Topology:
 
 
 @given(schedules(), st.sampled_from(ALPHAS), st.sampled_from(SHARINGS))
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=30, deadline=None, derandomize=True)
 def test_halving_all_capacities_doubles_the_bandwidth_part_exactly(
     schedule: Schedule, alpha: str, sharing: str
 ) -> None:
