@@ -1,4 +1,4 @@
-"""The command line: ``synth solve | verify | run | simulate | calibrate | baselines | targets | topology | plot``.
+"""The command line: ``synth solve | verify | run | simulate | calibrate | baselines | topology | plot | study ...``.
 
 The exit code says how it ended (see errors.py).
 """
@@ -8,20 +8,26 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
 from synth.cli_simulate import register
+from synth.cli_study import study_app
 from synth.cli_support import matrix_from, parse_ranks, progress, say, shortened, write_lp_file
+from synth.cli_topology import topology_app
 from synth.errors import InvalidInputError, SynthError, VerificationError
 
+if TYPE_CHECKING:
+    from synth.api import Result
+    from synth.planned import Planned
+
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
-topology_app = typer.Typer(no_args_is_help=True, help="List, show and check topologies.")
 app.add_typer(topology_app, name="topology")
 register(app)
+app.add_typer(study_app, name="study")
 
 PLOTS = ("topology", "splits", "utilisation", "timeline", "overview")
 INTERRUPTED = 130
@@ -71,42 +77,43 @@ def solve(
     gap: Annotated[float, typer.Option(help="Relative gap at which a plan counts as optimal.")] = 1e-6,
     time_limit: Annotated[str, typer.Option(help="Wall-clock limit of the solve, such as 60s.")] = "60s",
     out: Annotated[Path | None, typer.Option(help="Folder for plan, schedule, XML and plots.")] = None,
+    plan_only: Annotated[bool, typer.Option("--plan-only", help="Stop at the plan: no schedule, no program.")] = False,
     write_lp: Annotated[Path | None, typer.Option(help="Write the finished master as an LP file.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
 ) -> None:
     """Split a collective over all paths, with a proof, and turn it into a verified MSCCL program."""
+    from synth.api import plan_only as only_plan
     from synth.api import synthesize
     from synth.units import parse_size, parse_time
 
     if symmetry not in ("auto", "off"):
         raise InvalidInputError(f"symmetry {symmetry!r} must be auto or off")
     with progress() as report:
-        result = synthesize(
-            topology,
-            collective,
-            size,
-            ranks=parse_ranks(ranks),
-            root=root,
-            matrix=matrix_from(demand),
-            shards=None if shards is None else [parse_size(part) for part in shards.split(",")],
-            chunks=chunks,
-            max_loss=max_loss,
-            max_steps=max_steps,
-            target=target,
-            lowering={
-                "inplace": inplace,
-                "min_bytes": int(parse_size(min_bytes)),
-                "max_bytes": None if max_bytes is None else int(parse_size(max_bytes)),
-                "protocol": protocol,
-                "instances": instances,
-                "max_channels": max_channels,
-                "sms": sms,
-            },
-            gap=gap,
-            time_limit=parse_time(time_limit),
-            progress=report,
-            symmetry=symmetry,
-        )
+        what: dict[str, Any] = {
+            "ranks": parse_ranks(ranks),
+            "root": root,
+            "matrix": matrix_from(demand),
+            "shards": None if shards is None else [parse_size(part) for part in shards.split(",")],
+            "gap": gap,
+            "time_limit": parse_time(time_limit),
+            "progress": report,
+            "symmetry": symmetry,
+        }
+        lowering = {
+            "inplace": inplace,
+            "min_bytes": int(parse_size(min_bytes)),
+            "max_bytes": None if max_bytes is None else int(parse_size(max_bytes)),
+            "protocol": protocol,
+            "instances": instances,
+            "max_channels": max_channels,
+            "sms": sms,
+        }
+        result: Result | Planned
+        if plan_only:
+            result = only_plan(topology, collective, size, **what)
+        else:
+            realise: dict[str, Any] = {"chunks": chunks, "max_loss": max_loss, "max_steps": max_steps}
+            result = synthesize(topology, collective, size, target=target, lowering=lowering, **realise, **what)
     if write_lp is not None:
         write_lp_file(result.plan, write_lp)
     if out is not None:
@@ -174,46 +181,6 @@ def targets() -> None:
     for row in rows:
         table.add_row(*row)
     Console(width=None if sys.stdout.isatty() else 160).print(table)
-
-
-@topology_app.command("list")
-def topology_list() -> None:
-    """List the built-in topologies with their parameters and sources."""
-    from synth.topology import describe_builtins
-
-    table = Table("name", "parameters (default)", "what it is", "numbers from")
-    for item in describe_builtins():
-        given = ", ".join(f"{p.name} ({p.write(p.default) if p.default is not None else '-'})" for p in item.parameters)
-        table.add_row(item.name, given, item.summary, item.source)
-    Console(width=None if sys.stdout.isatty() else 160).print(table)
-
-
-@topology_app.command("show")
-def topology_show(
-    topology: Annotated[str, typer.Argument(help="A topology file or a built-in name.")],
-    as_json: Annotated[bool, typer.Option("--json", help="Print it as a synth-topology/1 file.")] = False,
-) -> None:
-    """Show a topology: nodes, links by kind, resources; or as a file to start from."""
-    from synth.topology import dump_topology, resolve
-    from synth.topology.text import describe_topology
-
-    machine = resolve(topology)
-    say(dump_topology(machine).rstrip("\n") if as_json else describe_topology(machine))
-
-
-@topology_app.command("check")
-def topology_check(
-    file: Annotated[str, typer.Argument(help="A topology file (or a built-in name).")],
-) -> None:
-    """Check a topology file: all faults at once, then whether every GPU reaches every other."""
-    from synth.topology import check_reachable, resolve
-
-    machine = resolve(file)
-    for note in machine.notes:
-        say(f"note: {note}")
-    ranks = range(len(machine.gpus))
-    check_reachable(machine, [(a, b) for a in ranks for b in ranks if a != b])
-    say(f"{machine.name}: {len(machine.gpus)} GPUs, {len(machine.links)} links: every GPU reaches every other")
 
 
 @app.command()

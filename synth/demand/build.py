@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from synth.demand.model import COLLECTIVES, ROOTED, Commodity, Demand
+from synth.demand.model import COLLECTIVES, ROOTED, Commodity, Demand, EvenPairs
 from synth.errors import InvalidInputError
 from synth.topology.model import Topology
 from synth.units import parse_size
@@ -99,8 +99,8 @@ def _assemble(
     if collective in ("allgather", "reducescatter"):
         items = [Commodity(r, None, part) for r, part in zip(members, parts, strict=True)] if n > 1 else []
     elif collective == "alltoall":
-        items = [Commodity(s, d, size / n) for s in members for d in members if s != d]
         local = (size / n,) * n
+        return _demand(collective, members, size, EvenPairs(members, size / n), root, local)
     elif collective == "sendrecv":
         shift = [(s, members[(i + 1) % n]) for i, s in enumerate(members)]
         items = [Commodity(s, d, size) for s, d in shift if s != d and root in (None, s)]
@@ -117,11 +117,13 @@ def _demand(
     collective: str,
     members: tuple[int, ...],
     size: float,
-    items: list[Commodity],
+    items: Sequence[Commodity],
     root: int | None,
     local: tuple[float, ...],
 ) -> Demand:
-    return Demand(collective, members, float(size), tuple(c for c in items if c.size > 0), root, local)
+    even = isinstance(items, EvenPairs) and items.size > 0
+    shards = items if even else tuple(c for c in items if c.size > 0)
+    return Demand(collective, members, float(size), shards, root, local)
 
 
 def _rank_faults(topology: Topology, members: tuple[int, ...], root: int | None, collective: str) -> list[str]:

@@ -7,9 +7,13 @@ send/recv = the message.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import Literal, overload
+
+import numpy as np
+import numpy.typing as npt
 
 Pattern = Literal["multicast", "reduction", "unicast", "allreduce"]
 
@@ -50,6 +54,53 @@ class Commodity:
 
 
 @dataclass(frozen=True)
+class EvenPairs(Sequence[Commodity]):
+    """The shards of an all-to-all, each made when it is asked for: n ranks have n (n - 1) of them.
+
+    Attributes
+    ----------
+    ranks
+        Members; shards are ordered by source, then by destination.
+    size
+        Bytes of each shard.
+    """
+
+    ranks: tuple[int, ...]
+    size: float
+
+    def __len__(self) -> int:
+        return len(self.ranks) * (len(self.ranks) - 1)
+
+    @overload
+    def __getitem__(self, index: int) -> Commodity: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Commodity, ...]: ...
+    def __getitem__(self, index: int | slice) -> Commodity | tuple[Commodity, ...]:
+        if isinstance(index, slice):
+            return tuple(self[k] for k in range(*index.indices(len(self))))
+        source, other = divmod(range(len(self))[index], len(self.ranks) - 1)
+        return Commodity(self.ranks[source], self.ranks[other + (other >= source)], self.size)
+
+    def __iter__(self) -> Iterator[Commodity]:
+        return (Commodity(s, d, self.size) for s in self.ranks for d in self.ranks if s != d)
+
+    @cached_property
+    def place(self) -> dict[int, int]:
+        """Rank to its position among the members."""
+        return {rank: k for k, rank in enumerate(self.ranks)}
+
+    def position(self, root: int, dest: int) -> int:
+        """Number of the shard from one rank to another."""
+        source, other = self.place[root], self.place[dest]
+        return source * (len(self.ranks) - 1) + other - (other > source)
+
+    def of_source(self, source: int) -> range:
+        """Numbers of the shards of the source at a position among the members."""
+        width = len(self.ranks) - 1
+        return range(source * width, (source + 1) * width)
+
+
+@dataclass(frozen=True)
 class Demand:
     """A collective on some ranks of a topology (see :func:`synth.demand.make_demand`).
 
@@ -72,7 +123,7 @@ class Demand:
     collective: str
     ranks: tuple[int, ...]
     size_bytes: float
-    commodities: tuple[Commodity, ...]
+    commodities: Sequence[Commodity]
     root: int | None = None
     local: tuple[float, ...] = ()
 
@@ -88,7 +139,39 @@ class Demand:
     @property
     def empty(self) -> bool:
         """Whether nothing has to move."""
-        return not self.commodities
+        return len(self.commodities) == 0
+
+    @property
+    def uniform(self) -> bool:
+        """Whether any permutation of the ranks keeps the demand."""
+        if isinstance(self.commodities, EvenPairs) or self.collective == "allreduce":
+            return True
+        sizes = [item.size for item in self.commodities]
+        whole = self.collective in ("allgather", "reducescatter") and len(sizes) == len(self.ranks)
+        return whole and len(set(sizes)) == 1
+
+    @cached_property
+    def largest(self) -> float:
+        """Bytes of the largest shard."""
+        if isinstance(self.commodities, EvenPairs):
+            return self.commodities.size
+        return max(item.size for item in self.commodities)
+
+    def sizes(self, numbers: Sequence[int]) -> npt.NDArray[np.float64]:
+        """Bytes of the shards with these numbers."""
+        if isinstance(self.commodities, EvenPairs):
+            return np.full(len(numbers), self.commodities.size)
+        return np.array([self.commodities[k].size for k in numbers])
+
+    def position(self, root: int, dest: int | None) -> int:
+        """Index in ``commodities`` of the shard of a root (unicast: and of a destination)."""
+        if isinstance(self.commodities, EvenPairs) and dest is not None:
+            return self.commodities.position(root, dest)
+        return self._positions[root, dest]
+
+    @cached_property
+    def _positions(self) -> dict[tuple[int, int | None], int]:
+        return {(item.root, item.dest): k for k, item in enumerate(self.commodities)}
 
     @cached_property
     def pairs(self) -> tuple[tuple[int, int], ...]:

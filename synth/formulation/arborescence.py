@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
+from scipy import sparse
+from scipy.sparse import csgraph
+
+# More vertices than this: contract all strongly connected sets of cheapest edges, not only cycles of picked ones.
+WIDE = 200
 
 
 def min_arborescence(cost: npt.NDArray[np.float64], root: int) -> npt.NDArray[np.int64]:
     """Parents of a cheapest out-tree from ``root`` that reaches every vertex.
 
-    Each round lets every vertex pick its cheapest incoming edge and contracts all cycles at once, so the number of
-    rounds is at most the contraction depth (usually 2 or 3), each O(n^2) in numpy.
+    Each round lets every vertex pick its cheapest incoming edge and contracts all cycles at once, in O(n^2) in numpy.
+    Where many costs tie, as on large symmetric machines, cycles are short and rounds many; so from ``WIDE`` vertices on
+    a round contracts all strongly connected sets of edges that are as cheap as the picked ones.
 
     Parameters
     ----------
@@ -41,15 +47,45 @@ def _solve(weights: npt.NDArray[np.float64], root: int) -> npt.NDArray[np.int64]
     parent[root], least[root] = -1, 0.0
     if not np.isfinite(least).all():
         raise ValueError("not every vertex can be reached from the root")
-    cycles = _cycles(parent.tolist())
-    if not cycles:
+    sets = _cycles(parent.tolist())
+    if not sets:
         return parent
-    merged, tails, heads, group_of_root = _contract(weights - least, cycles, root)
+    reduced = weights - least
+    wide = len(weights) > WIDE
+    if wide:
+        sets = _free_sets(reduced)
+    merged, tails, heads, group_of_root = _contract(reduced, sets, root)
     chosen = _solve(merged, group_of_root)
     groups = np.flatnonzero(chosen >= 0)
     origins = chosen[groups]
-    parent[heads[origins, groups]] = tails[origins, groups]
+    entered = heads[origins, groups]
+    if wide:
+        for part, head in zip(sets, entered, strict=False):
+            _reach_within(reduced, np.array(part), int(head), parent)
+    parent[entered] = tails[origins, groups]
     return parent
+
+
+def _free_sets(reduced: npt.NDArray[np.float64]) -> list[list[int]]:
+    """Sets of two or more vertices that reach each other over edges of reduced cost 0."""
+    free = sparse.csr_matrix(reduced == 0.0)
+    _, label = csgraph.connected_components(free, directed=True, connection="strong")
+    order = np.argsort(label, kind="stable")
+    parts = np.split(order, np.flatnonzero(np.diff(label[order])) + 1)
+    return [part.tolist() for part in parts if len(part) > 1]
+
+
+def _reach_within(
+    reduced: npt.NDArray[np.float64], part: npt.NDArray[np.int64], head: int, parent: npt.NDArray[np.int64]
+) -> None:
+    """Give every vertex of a set but its head a parent in it, over edges of reduced cost 0, breadth first."""
+    free = reduced[np.ix_(part, part)] == 0.0
+    waiting = part != head
+    fresh = np.flatnonzero(~waiting)
+    while len(fresh):
+        reached = np.flatnonzero(free[fresh].any(axis=0) & waiting)
+        parent[part[reached]] = part[fresh[free[np.ix_(fresh, reached)].argmax(axis=0)]]
+        waiting[reached], fresh = False, reached
 
 
 def _cycles(parent: list[int]) -> list[list[int]]:

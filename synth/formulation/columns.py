@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
-from synth.demand.model import Demand
+from synth.demand.model import Demand, EvenPairs
 from synth.formulation.network import Floats, Hop, Network
 
 FamilyKind = Literal["out", "in", "paths"]
@@ -32,7 +33,7 @@ class Family:
     kind: FamilyKind
     rank: int
     size: float
-    commodities: tuple[int, ...]
+    commodities: Sequence[int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +61,8 @@ def families_of(demand: Demand) -> tuple[Family, ...]:
     if demand.pattern == "allreduce":
         size = items[0].size
         return tuple(Family(kind, rank, size, (0,)) for rank in demand.ranks for kind in ("in", "out"))
+    if isinstance(items, EvenPairs):
+        return tuple(Family("paths", s, items.size, items.of_source(k)) for k, s in enumerate(items.ranks))
     if demand.pattern == "unicast":
         groups: dict[int, list[int]] = {}
         for k, c in enumerate(items):
@@ -71,11 +74,9 @@ def families_of(demand: Demand) -> tuple[Family, ...]:
 
 def column_bytes(network: Network, demand: Demand, family: Family, column: Column) -> Floats:
     """Bytes that a column used in full puts on each link (length: links)."""
-    out = np.zeros(len(network.topology.links))
-    for hop in column.hops:
-        for link in hop.links:
-            out[link] += family.size
-    for k, path in zip(family.commodities, column.paths, strict=False):
-        for link in path:
-            out[link] += demand.commodities[k].size
-    return out
+    links = [link for hop in column.hops for link in hop.links] + [link for path in column.paths for link in path]
+    sizes: Floats | None = None
+    if column.paths:
+        sizes = np.repeat(demand.sizes(family.commodities), [len(path) for path in column.paths])
+    used = np.bincount(np.array(links, dtype=np.int64), sizes, minlength=len(network.topology.links))
+    return np.asarray(used if column.paths else used * family.size, dtype=float)

@@ -14,6 +14,8 @@ from synth.topology.model import Topology
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
+#: Permutations of nodes or ranks; 32 bits, since a large group has millions of them.
+Table = npt.NDArray[np.int32]
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,6 +51,15 @@ class Bundles:
             out[list(strand)] = price
         return np.append(out, bundled[count:])
 
+    def strand_bytes(self, bundled: Floats) -> Floats:
+        """Bytes on the original rows: the strands of a bundle share its load by capacity."""
+        links = self.topology.links
+        out = np.zeros(len(links))
+        for strand, load in zip(self.strands, bundled, strict=False):
+            capacity = np.array([links[k].capacity for k in strand])
+            out[list(strand)] = load * capacity / capacity.sum()
+        return np.append(out, bundled[len(self.strands) :])
+
     def split(self, demand: Demand, routes: Sequence[Route]) -> tuple[Route, ...]:
         """Routes over original links; a route is cut where it runs over the end of a strand's part of the load.
 

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import sparse
-from scipy.sparse import csgraph
+import numpy.typing as npt
 
 from synth.demand.model import Demand
 from synth.formulation.arborescence import min_arborescence
 from synth.formulation.columns import Column, Family, column_bytes, families_of
-from synth.formulation.network import Floats, Hop, HopGraph, Network, ShortestHops
+from synth.formulation.memberhops import FoundHops, MemberHops
+from synth.formulation.network import Floats, Hop, HopGraph, Ints, Network, ShortestHops
 from synth.formulation.symmetry import Symmetry, trivial
 
 
@@ -49,15 +49,20 @@ class Pricer:
         self.families = families_of(demand)
         topology = network.topology
         self.symmetry = symmetry or trivial(topology)
-        self.active = self.symmetry.representatives(topology, self.families)
+        self.active = self.symmetry.representatives(self.families)
         # One family stands for its orbit; of the meeting points of an all-reduce, one is as good as the whole orbit.
-        self._weight = 1.0 if demand.pattern == "allreduce" else float(self.symmetry.order)
+        meeting = demand.pattern == "allreduce"
+        self._weight = {
+            k: 1.0 if meeting else float(self.symmetry.orbit_size[self.families[k].rank]) for k in self.active
+        }
         self._members = [topology.gpus[rank] for rank in demand.ranks]
         self._place = {rank: k for k, rank in enumerate(demand.ranks)}
         rigid = {n for n in topology.gpus if not topology.nodes[n].relay}
         self._rigid = np.array([n in rigid for n in self._members])
         multicast = demand.pattern != "unicast"
         self._graph = HopGraph(network, frozenset(rigid | set(self._members) if multicast else rigid))
+        self._ends: dict[int, tuple[list[int], Floats]] = {}
+        self._hops = MemberHops(self._graph, self._members, self.symmetry)
 
     def price(self, link_prices: Floats) -> Priced:
         """Cheapest columns at the given link prices (seconds/byte, positive)."""
@@ -70,15 +75,15 @@ class Pricer:
     def load(self, column: Column) -> Floats:
         """Bytes on each row when a column and all its images are used in full."""
         used = column_bytes(self.network, self.demand, self.families[column.family], column)
-        return self._weight * self.symmetry.average(self.network.row_bytes(used))
+        return self._weight[column.family] * self.symmetry.average(self.network.row_bytes(used))
 
     def some(self, numbers: Sequence[int], link_prices: Floats) -> list[Column]:
         """Cheapest column of each of the families with these numbers."""
         if self.demand.pattern == "unicast":
             found = self._graph.search(link_prices, [self._source(k) for k in numbers])
             return [self._path_column(k, found, row)[0] for row, k in enumerate(numbers)]
-        found = self._graph.search(link_prices, self._members)
-        return [self._tree_column(k, found)[0] for k in numbers]
+        hops = self._hops.search(link_prices)
+        return [self._tree_column(k, hops)[0] for k in numbers]
 
     def shallow(self, link_prices: Floats, tilt: float, random: np.random.Generator) -> list[Column]:
         """Trees that are cheapest, or as good as, at the prices and as shallow as that allows.
@@ -86,26 +91,23 @@ class Pricer:
         Every hop costs ``tilt`` times the mean hop more per hop between the root and the vertex that it leaves, and a
         random part of that, which tells apart trees of one depth.
         """
-        found = self._graph.search(link_prices, self._members)
-        hop_cost = found.cost[:, self._members]
-        usable = np.isfinite(hop_cost)
-        level = csgraph.shortest_path(sparse.csr_matrix(usable), method="D", unweighted=True)
-        step = tilt * float(hop_cost[usable].mean())
+        hops = self._hops.search(link_prices)
+        usable = np.isfinite(hops.cost)
+        step = tilt * float(hops.cost[usable].mean())
         out = []
         for k in self.active:
             family = self.families[k]
-            root = self._place[family.rank]
-            depth = level[root] if family.kind == "out" else level[:, root]
-            extra = step * (depth[:, None] + 0.5 * random.random(hop_cost.shape))
+            depth = _levels(usable if family.kind == "out" else usable.T, self._place[family.rank])
+            extra = step * (depth[:, None] + 0.5 * random.random(usable.shape))
             with contextlib.suppress(ValueError):  # all-reduce: this meeting point does not reach everybody
-                out.append(self._tree_column(k, found, extra)[0])
+                out.append(self._tree_column(k, hops, extra)[0])
         return out
 
     def _bound(self, costs: Floats) -> float:
         """Every family must be paid for once; all-reduce may choose the cheapest meeting point."""
         if self.demand.pattern == "allreduce":
             return float((costs[0::2] + costs[1::2]).min())
-        return self._weight * float(costs.sum())
+        return float(np.array([self._weight[k] for k in self.active]) @ costs)
 
     def _source(self, k: int) -> int:
         return self.network.topology.gpus[self.families[k].rank]
@@ -116,37 +118,42 @@ class Pricer:
         return [column for column, _ in priced], np.array([cost for _, cost in priced])
 
     def _path_column(self, k: int, found: ShortestHops, row: int) -> tuple[Column, float]:
-        items = [self.demand.commodities[c] for c in self.families[k].commodities]
-        ends = [self.network.topology.gpus[item.dest] for item in items if item.dest is not None]
-        cost = sum(item.size * float(found.cost[row, end]) for item, end in zip(items, ends, strict=True))
-        return Column(k, paths=tuple(found.path(row, end) for end in ends)), cost
+        ends, sizes = self._destinations(k)
+        return Column(k, paths=tuple([found.path(row, end) for end in ends])), float(sizes @ found.cost[row, ends])
+
+    def _destinations(self, k: int) -> tuple[list[int], Floats]:
+        """Nodes that a family of paths goes to, and the bytes for each."""
+        if k not in self._ends:
+            numbers, items = self.families[k].commodities, self.demand.commodities
+            ends = [self.network.topology.gpus[d] for c in numbers if (d := items[c].dest) is not None]
+            self._ends[k] = ends, self.demand.sizes(numbers)
+        return self._ends[k]
 
     def _trees(self, link_prices: Floats) -> tuple[list[Column], Floats]:
-        found = self._graph.search(link_prices, self._members)
+        hops = self._hops.search(link_prices)
         columns, costs = [], np.full(len(self.active), np.inf)
         for place, k in enumerate(self.active):
             try:
-                column, costs[place] = self._tree_column(k, found)
+                column, costs[place] = self._tree_column(k, hops)
             except ValueError:
                 continue  # all-reduce: this meeting point does not reach everybody
             columns.append(column)
         return columns, costs
 
-    def _tree_column(self, k: int, found: ShortestHops, extra: Floats | float = 0.0) -> tuple[Column, float]:
+    def _tree_column(self, k: int, hops: FoundHops, extra: Floats | float = 0.0) -> tuple[Column, float]:
         """Cheapest tree of a family, and its cost with the ``extra`` cost per hop; ValueError when there is none."""
         family = self.families[k]
         root = self._place[family.rank]
-        hop_cost = found.cost[:, self._members]
-        weights = (hop_cost if family.kind == "out" else hop_cost.T) + extra
+        weights = (hops.cost if family.kind == "out" else hops.cost.T) + extra
         leaves = self._rigid.copy()
         leaves[root] = False
         weights[leaves] = np.inf  # a GPU that may not relay has no children in a tree that is not its own
         parent = min_arborescence(weights, root)
-        others = [v for v in range(len(parent)) if v != root]
-        cost = family.size * sum(float(weights[parent[v], v]) for v in others)
-        return self._tree(k, family, found, parent, root), cost
+        others = np.delete(np.arange(len(parent)), root)
+        cost = family.size * float(weights[parent[others], others].sum())
+        return self._tree(k, family, hops, parent, root), cost
 
-    def _tree(self, k: int, family: Family, found: ShortestHops, parent: np.ndarray, root: int) -> Column:
+    def _tree(self, k: int, family: Family, hops: FoundHops, parent: Ints, root: int) -> Column:
         children: dict[int, list[int]] = {}
         for v, p in enumerate(parent):
             if v != root:
@@ -157,5 +164,16 @@ class Pricer:
             queue += children.get(v, [])
         nodes = self._members
         if family.kind == "out":
-            return Column(k, tuple(Hop(nodes[a], nodes[b], found.path(a, nodes[b])) for a, b in order))
-        return Column(k, tuple(Hop(nodes[b], nodes[a], found.path(b, nodes[a])) for a, b in reversed(order)))
+            return Column(k, tuple(Hop(nodes[a], nodes[b], hops.path(a, b)) for a, b in order))
+        return Column(k, tuple(Hop(nodes[b], nodes[a], hops.path(b, a)) for a, b in reversed(order)))
+
+
+def _levels(usable: npt.NDArray[np.bool_], root: int) -> Floats:
+    """Fewest hops from a root to each member."""
+    level = np.full(len(usable), np.inf)
+    level[root], fresh, depth = 0.0, np.array([root]), 0.0
+    while len(fresh):
+        depth += 1.0
+        fresh = np.flatnonzero(usable[fresh].any(axis=0) & np.isinf(level))
+        level[fresh] = depth
+    return level

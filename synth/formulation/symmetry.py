@@ -1,42 +1,53 @@
-"""Symmetry: a group of automorphisms that moves every rank, and what it saves in the LP.
+"""Symmetry: a group of automorphisms of topology and demand, and what it saves in the LP.
 
-The LP is convex, so averaging an optimal solution over a group of automorphisms of topology and demand keeps it
-optimal. With a group in which no element but the identity fixes a rank (a semiregular action), all orbits of roots have
-the group's size: one root per orbit is priced, one row per orbit of resources stays in the master, and a column of the
-representative stands for its images under all elements.
+The LP is convex, so averaging an optimal solution over a group of automorphisms keeps it optimal. One root per orbit of
+roots is priced, one row per orbit of resources stays in the master, and a column of the representative stands for its
+images under all elements, each with the share divided by the number of elements that keep its root.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import chain
 
 import numpy as np
+from scipy import sparse
 
 from synth.demand.model import Demand
-from synth.errors import InvalidInputError
+from synth.formulation.automorphisms import Automorphisms, Permutation
+from synth.formulation.candidates import aligned, hinted, library_automorphisms, rotations
 from synth.formulation.columns import Family
-from synth.formulation.network import Floats, Hop, Ints
+from synth.formulation.groups import GrowingGroup, elements
+from synth.formulation.network import Floats, Hop, Ints, Network, Table
 from synth.formulation.routes import Route
-from synth.topology.model import Resource, Topology
+from synth.topology.model import Topology
 
-Permutation = tuple[int, ...]
+# Up to so many members only groups without fixed ranks are used: others give each root the images of several trees.
+SMALL = 16
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Symmetry:
-    """Elements of a group as permutations of nodes and of links, the identity first, and the orbits of rows.
+    """A group of automorphisms and the orbits of its rows.
 
     Attributes
     ----------
-    nodes, links
-        Per element, where each node and each link goes.
+    topology
+        What it acts on; without parallel links unless the group is trivial.
+    generators
+        Permutations of the nodes that generate it.
+    nodes
+        elements x nodes: where each element sends each node, the identity first.
     orbit, first, size
         Per row (links, then resources) the number of its orbit; per orbit its first row and its number of rows.
     """
 
-    nodes: tuple[Permutation, ...]
-    links: tuple[Permutation, ...]
+    topology: Topology
+    generators: tuple[Permutation, ...]
+    nodes: Table
     orbit: Ints
     first: Ints
     size: Ints
@@ -52,57 +63,121 @@ class Symmetry:
             return rows
         return np.asarray((np.bincount(self.orbit, rows) / self.size)[self.orbit])
 
-    def representatives(self, topology: Topology, families: tuple[Family, ...]) -> list[int]:
+    @cached_property
+    def uses(self) -> sparse.csc_matrix:
+        """Matrix orbits of rows x links: the mean use of an orbit's rows by a byte on a link."""
+        rows = len(self.orbit)
+        mean = sparse.csr_matrix(
+            (1.0 / self.size[self.orbit], (self.orbit, np.arange(rows))), shape=(len(self.size), rows)
+        )
+        return sparse.csc_matrix(mean @ Network(self.topology).uses)
+
+    def route_bytes(self, demand: Demand, route: Route) -> tuple[Ints, Floats]:
+        """Bytes on each row of an orbit when a route and its images carry all of their shards: orbits, bytes.
+
+        Of an all-reduce, whose meeting points share the buffer, when the images carry all of it together.
+        """
+        images = 1 if demand.pattern == "allreduce" else int(self.orbit_size[route.root])
+        spans = [slice(*self.uses.indptr[link : link + 2]) for hop in route.hops for link in hop.links]
+        orbits = np.concatenate([self.uses.indices[span] for span in spans])
+        load = np.bincount(orbits, np.concatenate([self.uses.data[span] for span in spans]))
+        used = np.flatnonzero(load)
+        return used, load[used] * (images * demand.commodities[route.commodity].size)
+
+    @cached_property
+    def ranks(self) -> Table:
+        """Elements x GPUs: where each element sends each rank."""
+        rank = np.full(len(self.topology.nodes), -1, dtype=np.int32)
+        rank[list(self.topology.gpus)] = np.arange(len(self.topology.gpus), dtype=np.int32)
+        return np.asarray(rank[self.nodes[:, list(self.topology.gpus)]])
+
+    @cached_property
+    def first_rank(self) -> Table:
+        """Per rank the least rank of its orbit."""
+        return np.asarray(self.ranks.min(axis=0))
+
+    @cached_property
+    def orbit_size(self) -> Ints:
+        """Per rank the number of ranks of its orbit."""
+        return np.bincount(self.first_rank, minlength=len(self.first_rank))[self.first_rank]
+
+    @cached_property
+    def mover(self) -> Ints:
+        """Per rank an element that sends the first rank of its orbit there."""
+        return np.argmax(self.ranks[:, self.first_rank] == np.arange(self.ranks.shape[1]), axis=0)
+
+    def representatives(self, families: tuple[Family, ...]) -> list[int]:
         """Numbers of the families whose root is the first of its orbit."""
-        return [k for k, f in enumerate(families) if self._is_first(topology, f.rank)]
+        return [k for k, f in enumerate(families) if self.first_rank[f.rank] == f.rank]
 
-    def _is_first(self, topology: Topology, rank: int) -> bool:
-        node = topology.gpus[rank]
-        return all(topology.rank_of[moved[node]] >= rank for moved in self.nodes)
+    @cached_property
+    def _link_at(self) -> dict[tuple[int, int], int]:
+        return {ends: k for k, ends in enumerate(self.topology.ends)}
 
-    def images(self, topology: Topology, demand: Demand, routes: Iterable[Route]) -> Iterator[Route]:
-        """Every image of every route; an all-reduce's share is spread over the meeting points of the orbit."""
+    def moved_path(self, element: int, links: tuple[int, ...]) -> tuple[int, ...]:
+        """Where an element sends links."""
+        if element == 0 or not links:
+            return links
+        to, ends, at = self.nodes[element], self.topology.ends, self._link_at
+        return tuple([at[int(to[ends[k][0]]), int(to[ends[k][1]])] for k in links])
+
+    def images(self, demand: Demand, route: Route) -> Iterator[Route]:
+        """The images of a route, equal ones as one.
+
+        An all-reduce's share is spread over the meeting points of the orbit; others' over the elements that keep the
+        root.
+        """
         if self.order == 1:
-            yield from routes
+            yield route
             return
-        index = {(c.root, c.dest): k for k, c in enumerate(demand.commodities)}
-        part = 1 / self.order if demand.pattern == "allreduce" else 1.0
+        kept = self.order // int(self.orbit_size[route.root])
+        part = route.share / (self.order if demand.pattern == "allreduce" else kept)
+        every = (self._image(demand, route, element, part) for element in range(self.order))
+        if kept == 1:
+            yield from every
+            return
+        for image, times in Counter(every).items():
+            yield replace(image, share=part * times)
+
+    def _image(self, demand: Demand, route: Route, element: int, share: float) -> Route:
+        item, rank = demand.commodities[route.commodity], self.ranks[element]
+        commodity = 0
+        if demand.pattern != "allreduce":
+            dest = None if item.dest is None else int(rank[item.dest])
+            commodity = demand.position(int(rank[item.root]), dest)
+        to = self.nodes[element]
+
+        def moved(hop: Hop) -> Hop:
+            return Hop(int(to[hop.src]), int(to[hop.dst]), self.moved_path(element, hop.links))
+
+        return Route(
+            commodity,
+            int(rank[route.root]),
+            share,
+            tuple([moved(hop) for hop in route.reduce_hops]),
+            tuple([moved(hop) for hop in route.copy_hops]),
+        )
+
+    def expand(self, demand: Demand, routes: Iterable[Route]) -> Iterator[Route]:
+        """Every image of every route."""
         for route in routes:
-            item = demand.commodities[route.commodity]
-            for nodes, links in zip(self.nodes, self.links, strict=True):
-
-                def rank(old: int, nodes: Permutation = nodes) -> int:
-                    return topology.rank_of[nodes[topology.gpus[old]]]
-
-                commodity = 0
-                if demand.pattern != "allreduce":
-                    commodity = index[rank(item.root), None if item.dest is None else rank(item.dest)]
-                yield Route(
-                    commodity,
-                    rank(route.root),
-                    route.share * part,
-                    tuple(_moved(hop, nodes, links) for hop in route.reduce_hops),
-                    tuple(_moved(hop, nodes, links) for hop in route.copy_hops),
-                )
-
-
-def _moved(hop: Hop, nodes: Permutation, links: Permutation) -> Hop:
-    return Hop(nodes[hop.src], nodes[hop.dst], tuple(links[k] for k in hop.links))
+            yield from self.images(demand, route)
 
 
 def trivial(topology: Topology) -> Symmetry:
     """The group of the identity alone."""
     rows = len(topology.links) + len(topology.resources)
     every = np.arange(rows, dtype=np.int64)
-    identity = tuple(range(len(topology.nodes)))
-    return Symmetry((identity,), (tuple(range(len(topology.links))),), every, every, np.ones(rows, dtype=np.int64))
+    identity = np.arange(len(topology.nodes), dtype=np.int32)[None, :]
+    return Symmetry(topology, (), identity, every, every, np.ones(rows, dtype=np.int64))
 
 
 def find_symmetry(topology: Topology, demand: Demand) -> Symmetry:
-    """A group of automorphisms without fixed ranks: from the topology's hints, else by trying rotations of ranks.
+    """A group of automorphisms with at most as many elements as ranks, verified.
 
-    Rank numbers are read as digits of mixed radix; rotating one digit is what a torus shift, a hypercube flip, the
-    rotation of hosts in a cluster or of GPUs in a box does. Each candidate is extended to the other nodes and verified.
+    Candidates are the topology's hints, rotations of the digits of the rank number, and what the BLISS library finds.
+    A group without fixed ranks is grown first; for more than ``SMALL`` members it then takes in elements with fixed
+    ranks as long as they join orbits.
 
     Parameters
     ----------
@@ -118,175 +193,48 @@ def find_symmetry(topology: Topology, demand: Demand) -> Symmetry:
     """
     if demand.empty or len(set(topology.ends)) < len(topology.ends):
         return trivial(topology)  # parallel links in resources: which goes where is not tried
-    checker = _Checker(topology, demand)
-    group: list[Permutation] = [tuple(range(len(topology.nodes)))]
-    for candidate in (*_hints(topology), *_rotations(topology)):
-        whole = checker.extended(candidate)
-        if whole is not None and whole not in group:
-            group = _generated(group, whole, checker.members) or group
-    return checker.symmetry(group)
+    checker = Automorphisms(topology, demand)
+    group = GrowingGroup(len(topology.nodes), checker.members)
+    orders = (lambda: hinted(topology), lambda: rotations(topology.gpus), lambda: rotations(aligned(checker)))
+    for candidate in chain.from_iterable(make() for make in orders):
+        if group.orbits == 1:
+            break
+        if (whole := checker.extended(candidate)) is not None:
+            group.offer(whole, free=True)
+    if group.orbits > 1:
+        known = [found for found in library_automorphisms(checker) if checker.keeps(found)]
+        for free in (True, False) if len(checker.members) > SMALL else (True,):
+            for found in known:
+                group.offer(found, free)
+    return _symmetry(checker, group.generators, group.table)
 
 
-def _hints(topology: Topology) -> list[dict[int, int]]:
-    index = topology.node_index
-    out = []
-    for number, hint in enumerate(topology.symmetry):
-        given = {index[a]: index[b] for a, b in hint}
-        whole = {k: given.get(k, k) for k in range(len(topology.nodes))}
-        fault = _link_fault(topology, whole)
-        if fault:
-            raise InvalidInputError(f"symmetry hint {number} is not an automorphism: {fault}")
-        out.append(whole)
-    return out
+def generated_symmetry(topology: Topology, demand: Demand, generators: Iterable[Permutation]) -> Symmetry:
+    """The group of given generators.
+
+    Raises
+    ------
+    ValueError
+        When one of them is not an automorphism of topology and demand, or the group has more elements than ranks.
+    """
+    given = list(generators)
+    if not given:
+        return trivial(topology)
+    checker = Automorphisms(topology, demand)
+    nodes = len(topology.nodes)
+    if any(sorted(g) != list(range(nodes)) or not checker.keeps(g) for g in given):
+        raise ValueError("a symmetry is not an automorphism of its topology and demand")
+    table = elements(given, nodes, len(checker.members))
+    if table is None:
+        raise ValueError("the symmetries generate more elements than there are ranks")
+    return _symmetry(checker, given, table)
 
 
-def _link_fault(topology: Topology, moved: dict[int, int]) -> str:
-    """Why a map of nodes is no automorphism, or an empty text."""
-    if len(set(moved.values())) != len(moved):
-        return "two nodes go to one place"
-    capacity: dict[tuple[int, int], float] = {}
-    for link, (a, b) in zip(topology.links, topology.ends, strict=True):
-        capacity[a, b] = capacity.get((a, b), 0.0) + link.capacity
-    for link, (a, b) in zip(topology.links, topology.ends, strict=True):
-        if capacity.get((moved[a], moved[b])) != capacity[a, b]:
-            there = f"{topology.nodes[moved[a]].id} -> {topology.nodes[moved[b]].id}"
-            return f"link {link.id!r} has no equal where it goes, {there}"
-    return ""
-
-
-def _rotations(topology: Topology) -> Iterator[dict[int, int]]:
-    """Maps of GPU nodes that rotate one digit of the rank, wider digits first."""
-    n = len(topology.gpus)
-    divisors = [d for d in range(1, n + 1) if n % d == 0]
-    pairs = [(low, high) for low in divisors for high in divisors if low < high and high % low == 0]
-    for low, high in sorted(pairs, key=lambda pair: (-pair[1] // pair[0], pair)):
-        yield {topology.gpus[r]: topology.gpus[_rotated(r, low, high)] for r in range(n)}
-
-
-def _rotated(rank: int, low: int, high: int) -> int:
-    digit = rank % high // low
-    return rank + ((digit + 1) * low % high) - digit * low
-
-
-def _generated(group: list[Permutation], new: Permutation, members: list[int]) -> list[Permutation] | None:
-    """Group generated by a group and a new element, or None when it would fix a rank or outgrow the ranks."""
-    found = dict.fromkeys(group)
-    waiting = [tuple(new[x] for x in element) for element in group]
-    while waiting:
-        element = waiting.pop()
-        if element in found:
-            continue
-        if len(found) >= len(members) or any(element[m] == m for m in members):
-            return None
-        found[element] = None
-        waiting += [tuple(element[x] for x in other) for other in (*group, new)]
-    return list(found)
-
-
-class _Checker:
-    """Extends maps of GPUs to all nodes and tells automorphisms from others."""
-
-    def __init__(self, topology: Topology, demand: Demand) -> None:
-        self.topology, self.demand = topology, demand
-        self.members = [topology.gpus[rank] for rank in demand.ranks]
-        self.kind = [
-            (node.kind, node.relay, node.kind == "gpu" and k in self.members) for k, node in enumerate(topology.nodes)
-        ]
-        self.link_at = {ends: k for k, ends in enumerate(topology.ends)}
-        self.signature = self._signatures()
-        self.neighbours: list[set[int]] = [set() for _ in topology.nodes]
-        for a, b in topology.ends:
-            self.neighbours[a].add(b)
-            self.neighbours[b].add(a)
-        self.outwards = self._outwards()
-        self.sizes = {(c.root, c.dest): c.size for c in demand.commodities}
-
-    def _outwards(self) -> list[int]:
-        """Nodes in breadth-first order from the GPUs, those out of their reach last."""
-        order = dict.fromkeys(self.topology.gpus)
-        queue = list(order)
-        for node in queue:
-            fresh = [x for x in sorted(self.neighbours[node]) if x not in order]
-            order.update(dict.fromkeys(fresh))
-            queue += fresh
-        return [*order, *(k for k in range(len(self.kind)) if k not in order)]
-
-    def _signatures(self) -> list[tuple[object, ...]]:
-        """What must be equal for one link to go to another: capacity, and how it uses which kind of resource."""
-        uses: list[list[tuple[float, float, int]]] = [[] for _ in self.topology.links]
-        for pool in self.topology.resources:
-            for link, times in pool.uses:
-                uses[self.topology.link_index[link]].append((pool.bandwidth, times, len(pool.uses)))
-        return [(link.capacity, tuple(sorted(u))) for link, u in zip(self.topology.links, uses, strict=True)]
-
-    def extended(self, moved: dict[int, int]) -> Permutation | None:
-        """A map of all nodes that continues one of GPUs and is an automorphism of topology and demand, or None."""
-        whole = dict(moved)
-        used = set(whole.values())
-        for node in self.outwards:
-            if node in whole:
-                continue
-            known = next((x for x in self.neighbours[node] if x in whole), None)
-            near = range(len(self.kind)) if known is None else sorted(self.neighbours[whole[known]])
-            goal = next((g for g in near if g not in used and self._fits(node, g, whole)), None)
-            if goal is None:
-                return None
-            whole[node] = goal
-            used.add(goal)
-        permutation = tuple(whole[k] for k in range(len(self.kind)))
-        return permutation if self._keeps_all(permutation) else None
-
-    def _fits(self, node: int, goal: int, whole: dict[int, int]) -> bool:
-        if self.kind[node] != self.kind[goal]:
-            return False
-        known = [(whole[x], x) for x in self.neighbours[node] if x in whole]
-        return all(self._same((x, node), (y, goal)) and self._same((node, x), (goal, y)) for y, x in known)
-
-    def _same(self, old: tuple[int, int], new: tuple[int, int]) -> bool:
-        one, two = self.link_at.get(old), self.link_at.get(new)
-        if one is None or two is None:
-            return one is two
-        return self.signature[one] == self.signature[two]
-
-    def _keeps_all(self, moved: Permutation) -> bool:
-        kinds = all(self.kind[k] == self.kind[goal] for k, goal in enumerate(moved))
-        links = all(self._same((a, b), (moved[a], moved[b])) for a, b in self.topology.ends)
-        return kinds and links and self._keeps_resources(moved) and self._keeps_demand(moved)
-
-    def _keeps_resources(self, moved: Permutation) -> bool:
-        pools = self.topology.resources
-        before = {self._pool_key(pool, tuple(range(len(self.topology.links)))) for pool in pools}
-        return len(before) == len(pools) and before == {self._pool_key(pool, self._links(moved)) for pool in pools}
-
-    def _pool_key(self, pool: Resource, links: Permutation) -> tuple[object, ...]:
-        """A resource by what it is, with its links moved."""
-        uses = ((links[self.topology.link_index[link]], times) for link, times in pool.uses)
-        return pool.bandwidth, tuple(sorted(uses))
-
-    def _links(self, moved: Permutation) -> Permutation:
-        return tuple(self.link_at[moved[a], moved[b]] for a, b in self.topology.ends)
-
-    def _keeps_demand(self, moved: Permutation) -> bool:
-        rank_of, gpus = self.topology.rank_of, self.topology.gpus
-
-        def rank(old: int | None) -> int | None:
-            return None if old is None or old < 0 else rank_of[moved[gpus[old]]]
-
-        if self.demand.pattern == "allreduce":
-            return True  # the kinds say that members go to members
-        return all(self.sizes.get((rank(c.root) or 0, rank(c.dest))) == c.size for c in self.demand.commodities)
-
-    def symmetry(self, group: list[Permutation]) -> Symmetry:
-        """Orbits of rows under a group."""
-        links = tuple(self._links(moved) for moved in group)
-        count = len(self.topology.links)
-        pools = self.topology.resources
-        keys = {self._pool_key(pool, tuple(range(count))): count + k for k, pool in enumerate(pools)}
-        least = list(range(count + len(pools)))
-        for moved in links:
-            for k in range(count):
-                least[k] = min(least[k], moved[k])
-            for k, pool in enumerate(pools):
-                least[count + k] = min(least[count + k], keys[self._pool_key(pool, moved)])
-        first, orbit, size = np.unique(np.array(least), return_inverse=True, return_counts=True)
-        return Symmetry(tuple(group), links, orbit.astype(np.int64), first.astype(np.int64), size.astype(np.int64))
+def _symmetry(checker: Automorphisms, generators: list[Permutation], table: Table) -> Symmetry:
+    if not generators:
+        return trivial(checker.topology)
+    _, first, orbit, size = np.unique(
+        checker.orbits(generators), return_index=True, return_inverse=True, return_counts=True
+    )
+    numbers = orbit.astype(np.int64)
+    return Symmetry(checker.topology, tuple(generators), table, numbers, first.astype(np.int64), size.astype(np.int64))

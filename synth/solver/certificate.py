@@ -1,25 +1,31 @@
 """The certificate: what prices prove, by shortest paths and arborescences alone.
 
-This module shares no code with the master or the pricing: it reads only the topology and the demand. The arborescence
-is Tarjan's algorithm with mergeable heaps (Tarjan 1977; Gabow, Galil, Spencer and Tarjan 1986), the shortest paths are
-networkx's Dijkstra.
+This module shares no code with the master, the pricing or the symmetry: it reads only the topology, the demand, the
+prices and, to save work, claimed automorphisms, which it checks itself. The value of a minimum arborescence is its
+dual's: each round adds what every vertex must pay for its cheapest incoming edge and merges the strongly connected sets
+of free edges (Edmonds 1967; Fulkerson 1974).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
-import networkx as nx
+import numpy as np
+import numpy.typing as npt
+from scipy import sparse
+from scipy.sparse import csgraph
 
-from synth.demand.model import Demand
+from synth.demand.model import Demand, EvenPairs
 from synth.errors import InvalidInputError
 from synth.topology.model import Topology
 
-Costs = list[list[float]]
+Floats = npt.NDArray[np.float64]
 
 
-def certified_bound(topology: Topology, demand: Demand, prices: Mapping[str, float]) -> float:
+def certified_bound(
+    topology: Topology, demand: Demand, prices: Mapping[str, float], symmetry: Sequence[Sequence[int]] = ()
+) -> float:
     """Lower bound on the time of a demand that resource prices prove.
 
     For any prices y >= 0, T >= (sum over roots of the cheapest way to serve the root) / (sum of capacity x y).
@@ -30,6 +36,9 @@ def certified_bound(topology: Topology, demand: Demand, prices: Mapping[str, flo
         Instance.
     prices
         Price of a byte per link id and resource id (missing: 0).
+    symmetry
+        Claimed automorphisms: per permutation, the number of the node that each node goes to. Roots that one sends to
+        another cost the same, so one per orbit is priced. Claims that do not keep prices and demand are not used.
 
     Returns
     -------
@@ -48,9 +57,8 @@ def certified_bound(topology: Topology, demand: Demand, prices: Mapping[str, flo
     for pool in topology.resources:
         for link, times in pool.uses:
             per_link[link] += times * prices.get(pool.id, 0.0)
-    if demand.pattern == "unicast":
-        return _unicast(topology, demand, per_link) / budget
-    return _trees(topology, demand, per_link) / budget
+    check = _Check(topology, demand, np.array(list(per_link.values())), symmetry)
+    return check.total() / budget
 
 
 def _budget(topology: Topology, prices: Mapping[str, float]) -> float:
@@ -67,136 +75,144 @@ def _budget(topology: Topology, prices: Mapping[str, float]) -> float:
     return budget
 
 
-def _graph(topology: Topology, per_link: Mapping[str, float], endings: frozenset[str]) -> nx.DiGraph[tuple[str, str]]:
-    """Cheapest link per node pair; nodes in ``endings`` are cut in two, so that no path passes through them."""
-    graph: nx.DiGraph[tuple[str, str]] = nx.DiGraph()
-    for node in topology.nodes:
-        graph.add_node((node.id, "in"))
-        graph.add_node((node.id, "out"))
-        if node.id not in endings:
-            graph.add_edge((node.id, "in"), (node.id, "out"), weight=0.0)
-    for link in topology.links:
-        tail, head = (link.src, "out"), (link.dst, "in")
-        known = graph.get_edge_data(tail, head)
-        if known is None or per_link[link.id] < known["weight"]:
-            graph.add_edge(tail, head, weight=per_link[link.id])
-    return graph
+class _Check:
+    def __init__(self, topology: Topology, demand: Demand, price: Floats, symmetry: Sequence[Sequence[int]]) -> None:
+        self.topology, self.demand = topology, demand
+        self.nodes = len(topology.nodes)
+        ends = np.array(topology.ends, dtype=np.int64).reshape(-1, 2)
+        code = ends[:, 0] * self.nodes + ends[:, 1]
+        order = np.lexsort((price, code))
+        self.pairs, first = np.unique(code[order], return_index=True)
+        self.price = price[order][first]  # the cheapest link of each pair of nodes
+        self.members = np.array([topology.gpus[rank] for rank in demand.ranks], dtype=np.int64)
+        self.rigid = np.array([node.kind == "gpu" and not node.relay for node in topology.nodes])
+        self.steps = [moved for moved in (np.array(g, dtype=np.int64) for g in symmetry) if self._keeps(moved)]
+        self.place = np.full(self.nodes, -1, dtype=np.int64)
+        self.place[self.members] = np.arange(len(self.members))
+
+    def _keeps(self, moved: npt.NDArray[np.int64]) -> bool:
+        """Whether a permutation of nodes keeps members, relays, prices and the demand."""
+        if sorted(moved.tolist()) != list(range(self.nodes)) or set(moved[self.members]) != set(self.members):
+            return False
+        tail, head = np.divmod(self.pairs, self.nodes)
+        there = moved[tail] * self.nodes + moved[head]
+        order = np.argsort(there)
+        priced = (there[order] == self.pairs).all() and (self.price[order] == self.price).all()
+        return bool(priced and (self.rigid[moved] == self.rigid).all() and self._keeps_demand(moved))
+
+    def _keeps_demand(self, moved: npt.NDArray[np.int64]) -> bool:
+        if isinstance(self.demand.commodities, EvenPairs) or self.demand.pattern == "allreduce":
+            return True
+        rank = {node: k for k, node in enumerate(self.topology.gpus)}
+        to = {k: rank[int(moved[node])] for node, k in rank.items() if int(moved[node]) in rank}
+        sizes = {(c.root, c.dest): c.size for c in self.demand.commodities}
+        moved_sizes = {(to[a], None if b is None else to[b]): size for (a, b), size in sizes.items()}
+        return sizes == moved_sizes
+
+    def _orbits(self) -> dict[int, int]:
+        """Place of the first member of each orbit to the number of members in it."""
+        left, out = set(range(len(self.members))), {}
+        while left:
+            start = min(left)
+            left.discard(start)
+            queue = [start]
+            for place in queue:
+                fresh = {int(self.place[step[self.members[place]]]) for step in self.steps} & left
+                left -= fresh
+                queue += fresh
+            out[start] = len(queue)
+        return out
+
+    def _reach(self, sources: Sequence[int], split: npt.NDArray[np.bool_]) -> Iterator[Floats]:
+        """Price of the cheapest path from each source node to every node; no path passes a node of ``split``."""
+        twin = np.where(split, self.nodes + np.arange(self.nodes), np.arange(self.nodes))  # where its paths start
+        tail, head = np.divmod(self.pairs, self.nodes)
+        shape = (2 * self.nodes, 2 * self.nodes)
+        graph = sparse.csr_matrix((self.price, (twin[tail], head)), shape=shape)
+        for source in sources:
+            yield csgraph.dijkstra(graph, indices=int(twin[source]))[: self.nodes]
+
+    def total(self) -> float:
+        """Sum over the roots of the cheapest way to serve each; all-reduce: the cheapest meeting point."""
+        if self.demand.pattern == "unicast":
+            return self._paths()
+        hops = self._hops()
+        leaf = self.rigid[self.members]
+        out = self._orbits()
+        sizes = {self.demand.ranks.index(c.root): c.size for c in self.demand.commodities if c.root >= 0}
+        if self.demand.pattern == "allreduce":
+            both = (_tree_cost(hops, leaf, k) + _tree_cost(hops.T, leaf, k) for k in out)
+            return self.demand.commodities[0].size * min(both)
+        costs = hops if self.demand.pattern == "multicast" else hops.T
+        return sum(times * sizes[k] * _tree_cost(costs, leaf, k) for k, times in out.items() if sizes.get(k))
+
+    def _paths(self) -> float:
+        orbits = self._orbits()
+        rank, gpus, items = self.demand.ranks, np.array(self.topology.gpus), self.demand.commodities
+        far = self._reach([int(self.members[k]) for k in orbits], self.rigid)
+        total = 0.0
+        if isinstance(items, EvenPairs):
+            for (k, times), cost in zip(orbits.items(), far, strict=True):
+                total += times * items.size * float(np.delete(cost[self.members], k).sum())
+            return total
+        sent: dict[int, list[tuple[int, float]]] = {}
+        for item in items:
+            if item.dest is not None:
+                sent.setdefault(item.root, []).append((item.dest, item.size))
+        for (k, times), cost in zip(orbits.items(), far, strict=True):
+            total += times * sum(size * float(cost[gpus[dest]]) for dest, size in sent.get(rank[k], []))
+        return total
+
+    def _hops(self) -> Floats:
+        """Price of the cheapest hop between each two members; one search per orbit, the rest by the automorphisms."""
+        split = self.rigid.copy()
+        split[self.members] = True
+        cost = np.full((len(self.members), len(self.members)), np.nan)
+        starts = list(self._orbits())
+        for start, row in zip(starts, self._reach([int(self.members[k]) for k in starts], split), strict=True):
+            cost[start] = row[self.members]
+        queue = list(starts)
+        done = set(queue)
+        moves = [self.place[step[self.members]] for step in self.steps]
+        for k in queue:
+            for move in moves:
+                if (there := int(move[k])) not in done:
+                    cost[there, move] = cost[k]
+                    done.add(there)
+                    queue.append(there)
+        return cost
 
 
-def _distances(graph: nx.DiGraph[tuple[str, str]], source: str) -> dict[tuple[str, str], float]:
-    return dict(nx.single_source_dijkstra_path_length(graph, (source, "out"), weight="weight"))
-
-
-def _rigid(topology: Topology) -> frozenset[str]:
-    return frozenset(node.id for node in topology.nodes if node.kind == "gpu" and not node.relay)
-
-
-def _unicast(topology: Topology, demand: Demand, per_link: Mapping[str, float]) -> float:
-    graph = _graph(topology, per_link, _rigid(topology))
-    total = 0.0
-    for source in dict.fromkeys(item.root for item in demand.commodities):
-        reach = _distances(graph, topology.gpu_name(source))
-        for item in demand.commodities:
-            if item.root == source and item.dest is not None:
-                total += item.size * reach.get((topology.gpu_name(item.dest), "in"), math.inf)
-    return total
-
-
-def _trees(topology: Topology, demand: Demand, per_link: Mapping[str, float]) -> float:
-    names = [topology.gpu_name(rank) for rank in demand.ranks]
-    rigid = _rigid(topology)
-    graph = _graph(topology, per_link, rigid | frozenset(names))
-    reach = [_distances(graph, name) for name in names]
-    out = [[row.get((name, "in"), math.inf) for name in names] for row in reach]
-    back = [list(column) for column in zip(*out, strict=True)]
-    leaf = [name in rigid for name in names]
-    place = {rank: k for k, rank in enumerate(demand.ranks)}
-    if demand.pattern == "allreduce":
-        size = demand.commodities[0].size
-        return size * min(_tree_cost(out, leaf, k) + _tree_cost(back, leaf, k) for k in range(len(names)))
-    costs = out if demand.pattern == "multicast" else back
-    return sum(item.size * _tree_cost(costs, leaf, place[item.root]) for item in demand.commodities)
-
-
-def _tree_cost(costs: Costs, leaf: Sequence[bool], root: int) -> float:
+def _tree_cost(costs: Floats, leaf: npt.NDArray[np.bool_], root: int) -> float:
     """Cost of a minimum arborescence whose ``leaf`` vertices (other than the root) have no children."""
-    heaps: list[_Heap | None] = [None] * len(costs)
-    for tail, row in enumerate(costs):
-        if leaf[tail] and tail != root:
-            continue
-        for head, cost in enumerate(row):
-            if head not in (root, tail) and cost < math.inf:
-                heaps[head] = _merge(heaps[head], _Heap(cost, tail))
-    return _contract(heaps, root)
+    weights = costs.copy()
+    barren = leaf.copy()
+    barren[root] = False
+    weights[barren] = math.inf
+    weights[:, root] = math.inf
+    np.fill_diagonal(weights, math.inf)
+    total = 0.0
+    while True:
+        least = weights.min(axis=0)
+        least[root] = 0.0
+        if not np.isfinite(least).all():
+            return math.inf
+        total += float(least.sum())
+        weights -= least
+        heads = np.delete(np.arange(len(weights)), root)
+        tails = weights[:, heads].argmin(axis=0)
+        free = sparse.coo_matrix((np.ones(len(heads)), (tails, heads)), shape=weights.shape)
+        count, label = csgraph.connected_components(free, directed=True, connection="strong")
+        if count == len(weights):
+            return total
+        weights, root = _merged(weights, label), int(label[root])
 
 
-class _Heap:
-    """Node of a skew heap of incoming edges; ``add`` is a pending change of all costs below."""
-
-    __slots__ = ("add", "cost", "left", "right", "tail")
-
-    def __init__(self, cost: float, tail: int) -> None:
-        self.cost, self.tail, self.add = cost, tail, 0.0
-        self.left: _Heap | None = None
-        self.right: _Heap | None = None
-
-
-def _push(heap: _Heap) -> None:
-    heap.cost += heap.add
-    for child in (heap.left, heap.right):
-        if child is not None:
-            child.add += heap.add
-    heap.add = 0.0
-
-
-def _merge(one: _Heap | None, two: _Heap | None) -> _Heap | None:
-    if one is None or two is None:
-        return one or two
-    _push(one)
-    _push(two)
-    if two.cost < one.cost:
-        one, two = two, one
-    one.left, one.right = _merge(two, one.right), one.left
-    return one
-
-
-def _pop(heap: _Heap) -> _Heap | None:
-    _push(heap)
-    return _merge(heap.left, heap.right)
-
-
-def _contract(heaps: list[_Heap | None], root: int) -> float:
-    """Grow paths of cheapest incoming edges; a cycle becomes one vertex whose edges cost that much less."""
-    group = list(range(len(heaps)))
-
-    def find(v: int) -> int:
-        while group[v] != v:
-            group[v] = group[group[v]]
-            v = group[v]
-        return v
-
-    total, done = 0.0, {root}
-    for start in range(len(heaps)):
-        path: list[int] = []
-        v = find(start)
-        while v not in done:
-            heap = heaps[v]
-            while heap is not None and find(heap.tail) == v:
-                heap = _pop(heap)
-            if heap is None:
-                return math.inf
-            _push(heap)
-            total += heap.cost
-            heap.add -= heap.cost
-            heaps[v] = heap
-            path.append(v)
-            v = find(heap.tail)
-            if v in path:
-                while True:
-                    last = path.pop()
-                    if last == v:
-                        break
-                    group[last] = v
-                    heaps[v] = _merge(heaps[v], heaps[last])
-        done.update(path)
-    return total
+def _merged(weights: Floats, label: npt.NDArray[np.int32]) -> Floats:
+    """Least weight between each two sets of vertices with equal labels."""
+    order = np.argsort(label, kind="stable")
+    starts = np.searchsorted(label[order], np.arange(int(label.max()) + 1))
+    rows = np.minimum.reduceat(weights[order], starts, axis=0)
+    out = np.minimum.reduceat(rows[:, order], starts, axis=1)
+    np.fill_diagonal(out, math.inf)
+    return np.asarray(out)

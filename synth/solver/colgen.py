@@ -22,6 +22,9 @@ SMOOTHING = 0.5
 # Total weight of the strictly positive floor under the prices. It breaks ties towards few and wide links and costs
 # this relative part of the bound, so it must stay well under the smallest gap that is asked (1e-6).
 PRICE_FLOOR = 1e-9
+# Columns per row of the master from which on dead ones are removed, and the reduced cost (of T) of a dead one.
+DEAD_FACTOR = 3
+DEAD_COST = 1e-3
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +118,7 @@ class ColumnGeneration:
                 break
             solution, iteration = solved, iteration + 1
             plan, duals = solution.objective * self._scale, self._row_prices(solution)
+            solution = self._without_dead(solution)
             for weight in (SMOOTHING, 0.0):
                 tried = weight * best_prices + (1 - weight) * duals
                 priced = self._price(tried)
@@ -169,7 +173,7 @@ class ColumnGeneration:
         """Add the columns that are new; returns how many."""
         fresh, entries = [], []
         for column in columns:
-            key = (column.family, frozenset(column.hops), column.paths)
+            key = _key(column)
             if key in self._keys:
                 continue
             self._keys.add(key)
@@ -182,6 +186,28 @@ class ColumnGeneration:
         self._lp.add([0.0] * len(fresh), entries)
         self._columns += fresh
         return len(fresh)
+
+    def _without_dead(self, solution: LpSolution) -> LpSolution:
+        """Remove columns that are far from paying once there are many more than an optimum can use."""
+        rows = self._first_row + len(self._group.first)
+        if len(self._columns) <= DEAD_FACTOR * rows:
+            return solution
+        costs = self._reduced(solution)
+        dead = (costs > DEAD_COST) & ~self._lp.basic()[self._fixed :]
+        gone = np.flatnonzero(dead)
+        self._lp.drop(self._fixed + gone)
+        for k in gone:
+            self._keys.discard(_key(self._columns[k]))
+        self._columns = [column for column, out in zip(self._columns, dead, strict=True) if not out]
+        self._bytes = [load for load, out in zip(self._bytes, dead, strict=True) if not out]
+        return replace(solution, values=np.delete(solution.values, self._fixed + gone))
+
+    def _reduced(self, solution: LpSolution) -> Floats:
+        """Reduced cost of every column at the duals of a solution, relative to the plan's time."""
+        duals, pi = self._row_prices(solution), solution.duals[: self._first_row] * self._scale
+        costs = np.array([float(load @ duals) for load in self._bytes])
+        paid = np.array([pi[self._served[c.family]] for c in self._columns])
+        return np.asarray((costs - paid) / (solution.objective * self._scale))
 
     def _row_prices(self, solution: LpSolution) -> Floats:
         """Row prices; the dual of an orbit is shared by its rows."""
@@ -210,20 +236,19 @@ class ColumnGeneration:
     def _result(self, solution: LpSolution, bound: float, prices: Floats, iterations: int) -> Relaxation:
         count = len(solution.values) - self._fixed  # columns added after the last solve have no value yet
         values = np.append(np.maximum(solution.values[self._fixed :], 0.0), np.zeros(len(self._columns) - count))
-        duals = self._row_prices(solution)
-        pi = solution.duals[: self._first_row] * self._scale
-        costs = np.array([float(load @ duals) for load in self._bytes])
-        paid = np.array([pi[self._served[c.family]] for c in self._columns])
-        reduced = (costs - paid) / (solution.objective * self._scale)
         return Relaxation(
             tuple(self._columns),
             values,
             solution.objective * self._scale,
             bound,
             self._floored(prices),
-            reduced,
+            self._reduced(solution),
             iterations,
         )
+
+
+def _key(column: Column) -> tuple[object, ...]:
+    return column.family, frozenset(column.hops), column.paths
 
 
 def mirrored(network: Network, relaxation: Relaxation) -> Relaxation | None:

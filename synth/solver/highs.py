@@ -11,8 +11,9 @@ from dataclasses import dataclass
 
 import highspy
 import numpy as np
+import numpy.typing as npt
 
-from synth.formulation.network import Floats
+from synth.formulation.network import Floats, Ints
 
 INFINITE = 1e30
 
@@ -86,6 +87,16 @@ class GrowingLp:
             n, np.array(costs, dtype=float), np.zeros(n), np.full(n, INFINITE), len(rows), starts, rows, values
         )
         self.columns += n
+
+    def drop(self, numbers: Ints) -> None:
+        """Remove columns with these numbers, which must not be basic; later ones move up. The basis is kept."""
+        self.model.deleteCols(len(numbers), numbers.astype(np.int32))
+        self.columns -= len(numbers)
+
+    def basic(self) -> npt.NDArray[np.bool_]:
+        """Whether each column is in the basis of the last solve."""
+        status = self.model.getBasis().col_status
+        return np.array([state == highspy.HighsBasisStatus.kBasic for state in status])
 
     def set_costs(self, costs: Floats) -> None:
         """Replace the objective."""

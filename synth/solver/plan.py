@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
@@ -13,8 +13,11 @@ import pulp
 from synth.demand.model import Demand
 from synth.formulation.model import master_model
 from synth.formulation.network import Floats, Network
-from synth.formulation.routes import Route, join_halves, link_bytes
+from synth.formulation.orbits import OrbitRoutes, row_bytes_of
+from synth.formulation.routes import Route, join_halves
+from synth.formulation.symmetry import trivial
 from synth.solver.certificate import certified_bound
+from synth.solver.cuts import Cut, tightest_cut
 from synth.solver.polish import used
 from synth.solver.summary import aligned, facts, html_table
 from synth.topology.model import Topology
@@ -49,7 +52,8 @@ class Plan:
         Instance.
     columns
         Columns of the finished master with their shares, candidates with share 0 included. For an all-reduce they
-        are halves: in-trees and out-trees of meeting points.
+        are halves: in-trees and out-trees of meeting points. A solved plan's are ``OrbitRoutes``: kept by one route
+        per orbit of the machine's symmetry, the others made when they are asked for.
     time, bound
         Time of the splits and certified lower bound, seconds, bandwidth only; ``bound <= time``.
     prices
@@ -66,7 +70,7 @@ class Plan:
 
     topology: Topology
     demand: Demand
-    columns: tuple[Route, ...]
+    columns: Sequence[Route]
     time: float
     bound: float
     prices: tuple[float, ...]
@@ -82,11 +86,15 @@ class Plan:
         return Network(self.topology)
 
     @cached_property
-    def routes(self) -> tuple[Route, ...]:
+    def routes(self) -> Sequence[Route]:
         """The splits: routes with a share, whole (an all-reduce's halves are joined)."""
-        if self.demand.pattern == "allreduce":
-            return join_halves(self.columns)
-        return used(self.columns)
+        choose = join_halves if self.demand.pattern == "allreduce" else used
+        return self.columns.of(choose) if isinstance(self.columns, OrbitRoutes) else choose(self.columns)
+
+    @property
+    def symmetry(self) -> tuple[tuple[int, ...], ...]:
+        """Automorphisms that keep the plan: per generator, the number of the node that each node goes to."""
+        return self.columns.symmetry.generators if isinstance(self.columns, OrbitRoutes) else ()
 
     @property
     def gap(self) -> float:
@@ -101,7 +109,7 @@ class Plan:
     @cached_property
     def row_bytes(self) -> Floats:
         """Bytes on each resource."""
-        return self.network.row_bytes(link_bytes(self.network, self.demand, self.routes))
+        return row_bytes_of(self.network, self.demand, self.routes)
 
     @cached_property
     def bottleneck(self) -> tuple[str, ...]:
@@ -123,13 +131,25 @@ class Plan:
         """Bus bandwidth in bytes/second as nccl-tests defines it; None for a single rank."""
         return self.algbw * self.demand.bus_factor if self.demand.bus_factor else None
 
+    @cached_property
+    def slowest_cut(self) -> Cut | None:
+        """The slowest cut and its bound, by maximum flows; None for unicast and all-reduce."""
+        return tightest_cut(self.topology, self.demand)
+
     def recheck(self) -> float:
         """Lower bound in seconds, recomputed from the prices without any LP (see ``solver/certificate.py``)."""
-        return certified_bound(self.topology, self.demand, dict(zip(self.network.row_ids, self.prices, strict=True)))
+        prices = dict(zip(self.network.row_ids, self.prices, strict=True))
+        return certified_bound(self.topology, self.demand, prices, self.symmetry)
 
     def to_pulp(self) -> pulp.LpProblem:
-        """The finished master as a PuLP model; its variable ``T`` is in units of ``self.time`` seconds."""
-        return master_model(self.network, self.demand, self.columns, self.time or 1.0)
+        """The finished master as a PuLP model; its variable ``T`` is in units of ``self.time`` seconds.
+
+        With symmetry it is the reduced one: a column per orbit of routes, a row per orbit of resources.
+        """
+        if isinstance(self.columns, OrbitRoutes):
+            kept = self.columns
+            return master_model(kept.symmetry, self.demand, kept.representatives, self.time or 1.0)
+        return master_model(trivial(self.topology), self.demand, self.columns, self.time or 1.0)
 
     def schedule(self, chunks: int | None = None, max_loss: float = 0.02) -> Schedule:
         """Round to chunks and order the transfers (see :func:`synth.schedule.make_schedule`)."""

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from synth.demand.model import Commodity, Demand
+from synth.demand.model import Commodity, Demand, EvenPairs
 from synth.errors import InvalidInputError
 from synth.files import write_text
 from synth.formulation.network import Hop
+from synth.formulation.orbits import OrbitRoutes
+from synth.formulation.parallel import bundle
 from synth.formulation.routes import Route
+from synth.formulation.symmetry import generated_symmetry
 from synth.solver.plan import Plan, SolverInfo
 from synth.topology.dump import dump_topology
 from synth.topology.file import topology_of
 from synth.topology.jsontext import parse_json
+from synth.topology.model import Link, Node
 
 FORMAT = "synth-plan/1"
 
@@ -51,7 +56,7 @@ class _Demand(_Strict):
     size_bytes: float
     root: int | None
     local_bytes: list[float]
-    shards: list[_Shard]
+    shards: list[_Shard] | None
 
 
 class _Solver(_Strict):
@@ -73,12 +78,23 @@ class _Plan(_Strict):
     alternatives_s: dict[str, float]
     solver: _Solver
     prices_s_per_byte: dict[str, float]
+    symmetry: list[list[int]] | None = None
     columns: list[_Route]
 
 
 def dump_plan(plan: Plan) -> str:
-    """The plan as JSON text; deterministic, without timings."""
-    demand = plan.demand
+    """The plan as JSON text; deterministic, without timings.
+
+    A plan with symmetry is written by its representatives: ``symmetry`` lists, per generator, the number of the node
+    that each node goes to, and ``columns`` holds one route per orbit over bundles of parallel links, each named after
+    its first link. ``symmetry`` null: ``columns`` holds every route. ``shards`` null: the collective's even ones.
+    """
+    demand, columns = plan.demand, plan.columns
+    compact = isinstance(columns, OrbitRoutes)
+    kept = columns.representatives if isinstance(columns, OrbitRoutes) else columns
+    links = columns.bundles.bundled.links if isinstance(columns, OrbitRoutes) else plan.topology.links
+    listed = () if isinstance(demand.commodities, EvenPairs) else demand.commodities
+    shards = [{"root": c.root, "dest": c.dest, "size_bytes": c.size} for c in listed]
     out = {
         "format": FORMAT,
         "topology": json.loads(dump_topology(plan.topology)),
@@ -88,7 +104,7 @@ def dump_plan(plan: Plan) -> str:
             "size_bytes": demand.size_bytes,
             "root": demand.root,
             "local_bytes": list(demand.local),
-            "shards": [{"root": c.root, "dest": c.dest, "size_bytes": c.size} for c in demand.commodities],
+            "shards": shards if listed or demand.empty else None,
         },
         "status": plan.status,
         "time_s": plan.time,
@@ -103,14 +119,13 @@ def dump_plan(plan: Plan) -> str:
             "columns": plan.solver.columns,
         },
         "prices_s_per_byte": dict(zip(plan.network.row_ids, plan.prices, strict=True)),
-        "columns": [_route_out(plan, route) for route in plan.columns],
+        "symmetry": [list(g) for g in plan.symmetry] if compact else None,
+        "columns": [_route_out(plan.topology.nodes, links, route) for route in kept],
     }
     return json.dumps(out, indent=1, ensure_ascii=False) + "\n"
 
 
-def _route_out(plan: Plan, route: Route) -> dict[str, Any]:
-    nodes, links = plan.topology.nodes, plan.topology.links
-
+def _route_out(nodes: Sequence[Node], links: Sequence[Link], route: Route) -> dict[str, Any]:
     def hops(group: tuple[Hop, ...]) -> list[dict[str, Any]]:
         return [
             {"src": nodes[h.src].id, "dst": nodes[h.dst].id, "links": [links[k].id for k in h.links]} for h in group
@@ -156,22 +171,33 @@ def load_plan(path: str | Path) -> Plan:
         raise InvalidInputError(f"{path}: names {error.args[0]!r}, which its topology does not have") from error
 
 
+def _demand(data: _Demand) -> Demand:
+    ranks = tuple(data.ranks)
+    shards: Sequence[Commodity] = EvenPairs(ranks, data.size_bytes / max(1, len(ranks)))
+    if data.shards is not None:
+        shards = tuple(Commodity(c.root, c.dest, c.size_bytes) for c in data.shards)
+    return Demand(data.collective, ranks, data.size_bytes, shards, data.root, tuple(data.local_bytes))
+
+
 def _build(data: _Plan, path: str) -> Plan:
     topology = topology_of(parse_json(json.dumps(data.topology), f"{path}: topology"), "topology")
-    demand = Demand(
-        data.demand.collective,
-        tuple(data.demand.ranks),
-        data.demand.size_bytes,
-        tuple(Commodity(c.root, c.dest, c.size_bytes) for c in data.demand.shards),
-        data.demand.root,
-        tuple(data.demand.local_bytes),
-    )
-    nodes, links = topology.node_index, topology.link_index
+    demand = _demand(data.demand)
+    bundles = bundle(topology)
+    compact = data.symmetry is not None
+    nodes, links = topology.node_index, (bundles.bundled if compact else topology).link_index
 
     def hops(group: list[_Hop]) -> tuple[Hop, ...]:
         return tuple(Hop(nodes[h.src], nodes[h.dst], tuple(links[k] for k in h.links)) for h in group)
 
-    columns = tuple(Route(c.shard, c.root, c.share, hops(c.reduce_hops), hops(c.copy_hops)) for c in data.columns)
+    columns: Sequence[Route] = tuple(
+        Route(c.shard, c.root, c.share, hops(c.reduce_hops), hops(c.copy_hops)) for c in data.columns
+    )
+    if data.symmetry is not None:
+        try:
+            symmetry = generated_symmetry(bundles.bundled, demand, [tuple(g) for g in data.symmetry])
+        except ValueError as error:
+            raise InvalidInputError(f"{path}: symmetry: {error}") from error
+        columns = OrbitRoutes(demand, tuple(columns), symmetry, bundles)
     rows = [x.id for x in topology.links] + [x.id for x in topology.resources]
     return Plan(
         topology,

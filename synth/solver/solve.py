@@ -14,15 +14,17 @@ from synth.demand.model import Demand
 from synth.errors import InfeasibleError, InvalidInputError, LimitReachedError
 from synth.formulation.columns import Column
 from synth.formulation.network import Floats, Network
+from synth.formulation.orbits import OrbitRoutes
 from synth.formulation.parallel import bundle
-from synth.formulation.routes import Route, join_halves, link_bytes
+from synth.formulation.routes import Route, join_halves
 from synth.formulation.symmetry import find_symmetry, trivial
 from synth.solver.certificate import certified_bound
 from synth.solver.colgen import ColumnGeneration, Progress, Relaxation, mirrored
+from synth.solver.cuts import tightest_cut
 from synth.solver.plan import Plan, SolverInfo
 from synth.solver.polish import polish, used
 from synth.topology.model import Topology
-from synth.topology.reachability import check_reachable, unreachable_pairs
+from synth.topology.reachability import all_connected, check_reachable, unreachable_pairs
 
 # Relative difference of two all-reduce times that counts as a tie.
 TIE = 1e-6
@@ -81,6 +83,8 @@ def solve(
 
 def check_demand(topology: Topology, demand: Demand) -> None:
     """Raise InfeasibleError when some demanded pair has no path; all-reduce needs one meeting point."""
+    if all_connected(topology, demand.ranks):
+        return
     if demand.pattern != "allreduce":
         check_reachable(topology, demand.pairs)
         return
@@ -123,29 +127,33 @@ class _Solve:
         loop = ColumnGeneration(self.network, demand, 0.5 * self.gap, self.deadline, self.progress, self.symmetry)
         return loop.run(seeds, hints)
 
-    def _columns(self, demand: Demand, relaxation: Relaxation) -> tuple[Route, ...]:
-        routes = polish(self.network, demand, relaxation, self.deadline, self.symmetry)
-        whole = tuple(self.symmetry.images(self.network.topology, demand, routes))
-        return self.bundles.split(demand, whole)
+    def _cut_prices(self, demand: Demand) -> list[Floats]:
+        """Prices of the slowest cut, which often is the optimum (none for unicast)."""
+        cut = tightest_cut(self.network.topology, demand, self.symmetry)
+        return [] if cut is None else [self.symmetry.average(cut.prices(self.network))]
 
-    def _time(self, demand: Demand, routes: tuple[Route, ...]) -> float:
+    def _polished(self, demand: Demand, relaxation: Relaxation) -> tuple[Route, ...]:
+        return polish(self.network, demand, relaxation, self.deadline, self.symmetry)
+
+    def _orbits(self, routes: Sequence[Route]) -> OrbitRoutes:
+        return OrbitRoutes(self.demand, tuple(routes), self.symmetry, self.bundles)
+
+    def _time(self, routes: OrbitRoutes) -> float:
         """Time of the splits from their loads, not from the LP's word."""
-        network = Network(self.topology)
-        load = network.row_bytes(link_bytes(network, demand, routes))
-        return float((load / network.capacity).max())
+        return float((routes.row_bytes() / Network(self.topology).capacity).max())
 
-    def _plan(self, columns: tuple[Route, ...], span: float, prices: Floats, method: str, effort: SolverInfo) -> Plan:
+    def _plan(self, columns: OrbitRoutes, span: float, prices: Floats, method: str, effort: SolverInfo) -> Plan:
         rows = [x.id for x in self.topology.links] + [x.id for x in self.topology.resources]
         named = dict(zip(rows, map(float, self.bundles.prices(prices)), strict=True))
-        bound = certified_bound(self.topology, self.demand, named)
+        bound = certified_bound(self.topology, self.demand, named, self.symmetry.generators)
         # Rounding can put the bound of an exact optimum a few ulps over it; a smaller bound is always valid.
         bound = min(bound, span)
         return Plan(self.topology, self.demand, columns, span, bound, tuple(named.values()), self.gap, method, effort)
 
     def single(self) -> Plan:
-        relaxation = self._relax(self.demand)
-        columns = self._columns(self.demand, relaxation)
-        span = self._time(self.demand, used(columns))
+        relaxation = self._relax(self.demand, hints=self._cut_prices(self.demand))
+        columns = self._orbits(self._polished(self.demand, relaxation))
+        span = self._time(columns.of(used))
         method = "paths" if self.demand.pattern == "unicast" else "trees"
         return self._plan(columns, span, relaxation.prices, method, _effort(relaxation))
 
@@ -169,11 +177,11 @@ class _Solve:
         if len(halves) == 2:
             times["reducescatter+allgather"] = total = sum(relaxation.time for _, relaxation in halves)
         if free is not None and (len(halves) < 2 or total > free.time * (1 + TIE)):
-            columns, method = self._columns(self.demand, free), "tree"
+            columns, method = self._orbits(self._polished(self.demand, free)), "tree"
         else:
             # Both phases share the links in one pipeline, so the time is at most the sum of theirs.
-            columns, method = self._composed(halves), "reducescatter+allgather"
-        span = self._time(self.demand, join_halves(columns))
+            columns, method = self._orbits(self._composed(halves)), "reducescatter+allgather"
+        span = self._time(columns.of(join_halves))
         prices = [free.prices] if free is not None else hints
         effort = _effort(halves[0][1] if free is None else free)
         plans = [self._plan(columns, span, candidate, method, effort) for candidate in prices]
@@ -181,11 +189,11 @@ class _Solve:
 
     def _composed(self, halves: list[tuple[Demand, Relaxation]]) -> tuple[Route, ...]:
         """Columns of reduce-scatter and all-gather as halves of all-reduce routes with equal shards."""
-        ranks = len(self.demand.ranks)
+        part = self.symmetry.orbit_size / len(self.demand.ranks)  # of the buffer meets in the orbit of each rank
         return tuple(
-            replace(route, commodity=0, share=route.share / ranks)
-            for part, relaxation in halves
-            for route in self._columns(part, relaxation)
+            replace(route, commodity=0, share=route.share * float(part[route.root]))
+            for half, relaxation in halves
+            for route in self._polished(half, relaxation)
         )
 
     def _halves(self) -> list[tuple[Demand, Relaxation]]:
@@ -195,8 +203,8 @@ class _Solve:
             make_demand(self.topology, name, size, ranks=ranks) for name in ("reducescatter", "allgather")
         )
         try:
-            check_reachable(self.topology, gather.pairs)
-            down = self._relax(gather)
+            check_demand(self.topology, gather)
+            down = self._relax(gather, hints=self._cut_prices(gather))
             up = mirrored(self.network, down) or self._relax(scatter)
         except (LimitReachedError, InfeasibleError):
             return []

@@ -6,8 +6,10 @@ from synth.topology.dump import dump_topology, save_topology
 from synth.topology.fabric import Joint, join_hosts
 from synth.topology.file import load_topology
 from synth.topology.importers import import_plain_instance, import_simai_text
+from synth.topology.importing import import_topology
 from synth.topology.model import Link, Node, Resource, Topology
 from synth.topology.parameters import Parameter
+from synth.topology.paths import PathGroup, PathKind, path_kind, select_paths
 from synth.topology.reachability import check_reachable, check_steps, hop_distance, unreachable_pairs
 
 __all__ = [
@@ -16,6 +18,8 @@ __all__ = [
     "Link",
     "Node",
     "Parameter",
+    "PathGroup",
+    "PathKind",
     "Resource",
     "Topology",
     "builtin",
@@ -27,10 +31,13 @@ __all__ = [
     "hop_distance",
     "import_plain_instance",
     "import_simai_text",
+    "import_topology",
     "join_hosts",
     "load_topology",
     "model_faults",
+    "path_kind",
     "resolve",
     "save_topology",
+    "select_paths",
     "unreachable_pairs",
 ]

@@ -40,14 +40,16 @@ def _checked_id(name: str) -> str:
     return name
 
 
-def _positive(value: float) -> float:
+def positive(value: float) -> float:
+    """Refuse zero, for pydantic."""
     if value == 0:
         raise ValueError("is zero; a resource needs a positive bandwidth, leave dead links out instead")
     return value
 
 
 _Id = Annotated[str, AfterValidator(_checked_id), Field(description='an id such as "g0"')]
-_Bandwidth = Annotated[
+#: A bandwidth with its unit, as bytes/second.
+BandwidthText = Annotated[
     float, BeforeValidator(_reads(parse_bandwidth)), Field(description='a bandwidth such as "25 GB/s"')
 ]
 _Latency = Annotated[float, BeforeValidator(_reads(parse_time)), Field(description='a time such as "0.7 us"')]
@@ -57,11 +59,13 @@ _Share = Annotated[
 _Times = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
-class _Entry(BaseModel):
+class Entry(BaseModel):
+    """Base of what a file holds: strict types, no unknown keys."""
+
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
-class NodeEntry(_Entry):
+class NodeEntry(Entry):
     """A vertex of the file."""
 
     id: _Id
@@ -70,13 +74,13 @@ class NodeEntry(_Entry):
     relay: bool = True
 
 
-class LinkEntry(_Entry):
+class LinkEntry(Entry):
     """A link of the file; ``both_ways`` makes two directed links of it."""
 
     id: _Id
     src: str = Field(description="the id of a node")
     dst: str = Field(description="the id of a node")
-    bandwidth: _Bandwidth
+    bandwidth: BandwidthText
     latency: _Latency = 0.0
     kind: LinkKind = "net"
     efficiency: _Share = 1.0
@@ -92,15 +96,15 @@ class LinkEntry(_Entry):
         yield Link(f"{self.id}:rev", self.dst, self.src, *numbers)
 
 
-class ResourceEntry(_Entry):
+class ResourceEntry(Entry):
     """A shared capacity of the file."""
 
     id: _Id
-    bandwidth: Annotated[_Bandwidth, AfterValidator(_positive)]
+    bandwidth: Annotated[BandwidthText, AfterValidator(positive)]
     uses: dict[str, _Times] = Field(description='links and multiplicities such as {"a": 1, "b:fwd": 2}')
 
 
-class TopologyFile(_Entry):
+class TopologyFile(Entry):
     """The whole file."""
 
     format: Literal["synth-topology/1"] = Field(description=f'"{FORMAT}"')

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from synth.errors import InvalidInputError
 from synth.topology.filefaults import validate
-from synth.topology.jsontext import read_json, read_text
+from synth.topology.jsontext import Document, read_json, read_text
 from synth.topology.model import Link, LinkKind, Node, Topology
 from synth.topology.shapes import both_ways
 from synth.units import parse_bandwidth, parse_time
@@ -55,8 +55,12 @@ def import_plain_instance(path: Path | str) -> Topology:
     InvalidInputError
         All faults of the file at once, each with its place.
     """
-    path = Path(path)
-    document = read_json(path)
+    return plain_topology(read_json(Path(path)))
+
+
+def plain_topology(document: Document) -> Topology:
+    """Topology of a parsed plain-number instance; errors as :func:`import_plain_instance`."""
+    path = Path(document.file)
     parsed, faults = validate(document, _PlainInstance, {})
     if parsed is not None:
         for i, link in enumerate(parsed.links):
@@ -238,10 +242,10 @@ class _Body:
             return 0.0
 
     def _kind(self, src: str, dst: str) -> LinkKind:
-        """NVLink to an NVSwitch, NIC from a GPU to any other switch, network between switches."""
+        """NVLink to an NVSwitch, NIC from a GPU to any other switch, network between two switches or two GPUs."""
         if {src, dst} & self._nvswitches:
             return "nvlink"
-        return "net" if {src, dst} <= self._switches else "nic"
+        return "nic" if len({src, dst} & self._switches) == 1 else "net"
 
 
 def _read_share(value: object) -> float:

@@ -6,15 +6,16 @@ values that published synthesizers use; a topology carries them as link ``effici
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from types import MappingProxyType
 
+from synth.topology.hardware import Rate
 from synth.topology.model import Link, LinkKind, Node, Topology
 from synth.topology.shapes import both_ways, gpu_nodes
 
-# Number of NVLinks between each pair of a DGX-1's GPUs (msccl-tools topologies/nvidia.py, the same in TE-CCL).
-_DGX1_NVLINKS = (
+#: Number of NVLinks between each pair of a DGX-1's GPUs (msccl-tools topologies/nvidia.py, the same in TE-CCL).
+DGX1_NVLINKS = (
     "02112000",
     "20120100",
     "11020020",
@@ -24,25 +25,12 @@ _DGX1_NVLINKS = (
     "00201102",
     "00011220",
 )
-# GCD, GCD, number of xGMI links (ForestColl mi250_topology(1) and TE-CCL amd.py agree; RCCL's topo_16p1h.xml is the
-# same graph with other numbers). Four links join the two GCDs of one package; seven links leave each GCD.
-_MI250_XGMI = (
+#: GCD, GCD, number of xGMI links (ForestColl mi250_topology(1) and TE-CCL amd.py agree; RCCL's topo_16p1h.xml is the
+#: same graph with other numbers). Four links join the two GCDs of one package; seven links leave each GCD.
+MI250_XGMI = (
     "0-1:4 0-4:2 0-8:1 1-5:1 1-9:1 1-10:1 2-3:4 2-6:1 2-9:1 2-10:1 3-7:2 3-11:1 4-5:4 4-6:1 5-6:1 5-7:1 "
     "6-7:4 8-9:4 8-12:2 9-13:1 10-11:4 10-14:1 11-15:2 12-13:4 12-14:1 13-14:1 13-15:1 14-15:4"
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Rate:
-    """A link's rate as sold and as reached, bytes/second per direction."""
-
-    nominal: float
-    achievable: float
-
-    @property
-    def efficiency(self) -> float:
-        """Achievable share, in (0, 1]."""
-        return self.achievable / self.nominal
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,12 +103,12 @@ def build_machine(machine: Machine, name: str, bandwidth: float, latency: float,
 
 def machines() -> MappingProxyType[str, Machine]:
     """Every built-in machine by name."""
-    boxes = (_dgx1(), _dgx2(), _dgx_a100(), _hgx_h100(), _mi250(), _mi300x())
+    boxes = (_dgx1(), _ndv2(), _dgx2(), _dgx_a100(), _hgx_h100(), _mi250(), _mi300x())
     return MappingProxyType({box.name: box for box in boxes})
 
 
 def _dgx1() -> Machine:
-    rows = _DGX1_NVLINKS
+    rows = DGX1_NVLINKS
     return Machine(
         name="dgx1-v100",
         gpus=8,
@@ -139,6 +127,20 @@ def _dgx1() -> Machine:
             "NVLink 2.0 25 GB/s nominal (NVIDIA DGX-1), 20 achievable (NCCL topo.h); link counts: msccl-tools "
             "topologies/nvidia.py, same in TE-CCL; 0.7 us: TE-CCL (TACCL uses 0.3)"
         ),
+    )
+
+
+def _ndv2() -> Machine:
+    return replace(
+        _dgx1(),
+        name="ndv2",
+        network=Network(
+            Rate(12.5e9, 12e9),
+            8,
+            Rate(15.75e9, 12e9),
+            "one NIC of 100 Gb/s per box (Azure ndv2-topo.xml, TE-CCL); PCIe Gen3 x16, whatever the file says",
+        ),
+        summary="Azure NDv2, 8 V100 wired as in a DGX-1, one NIC",
     )
 
 
@@ -209,7 +211,7 @@ def _hgx_h100() -> Machine:
 
 def _mi250() -> Machine:
     cables = []
-    for cable in _MI250_XGMI.split():
+    for cable in MI250_XGMI.split():
         ends, count = cable.split(":")
         a, b = ends.split("-")
         cables.append((int(a), int(b), int(count)))

@@ -42,10 +42,16 @@ def unreachable_pairs(topology: Topology, pairs: Iterable[tuple[int, int]]) -> l
     if not asked:
         return []
     reach = _reached_ranks(topology)
-    everything = (1 << len(topology.gpus)) - 1
-    if all(bits | 1 << rank == everything for rank, bits in enumerate(reach)):
-        return []
     return [(src, dst) for src, dst in asked if src != dst and not reach[src] >> dst & 1]
+
+
+def all_connected(topology: Topology, ranks: Iterable[int]) -> bool:
+    """Whether every one of these ranks has a path to every other: the usual case, without looking at pairs."""
+    members = list(ranks)
+    _check_ranks(topology, [(rank, rank) for rank in members])
+    wanted = sum(1 << rank for rank in set(members))
+    reach = _reached_ranks(topology)
+    return all((reach[rank] | 1 << rank) & wanted == wanted for rank in members)
 
 
 def check_reachable(topology: Topology, pairs: Iterable[tuple[int, int]]) -> None:

@@ -7,6 +7,9 @@ from collections import Counter
 from synth.topology.model import Topology
 from synth.units import format_bandwidth
 
+#: Names that a line of resources shows.
+_SHOWN = 4
+
 
 def describe_topology(topology: Topology) -> str:
     """Nodes by kind and host, links by kind and capacity, shared resources, notes and sources."""
@@ -17,8 +20,13 @@ def describe_topology(topology: Topology) -> str:
     for (kind, capacity, efficiency), n in links.items():
         share = "" if efficiency == 1 else f" ({efficiency:.0%} of nominal)"
         lines.append(f"  {n} {kind} links of {format_bandwidth(capacity)}{share}, one direction each")
+    alike: dict[tuple[float, int], list[str]] = {}
     for pool in topology.resources:
-        lines.append(f"  resource {pool.id}: {format_bandwidth(pool.bandwidth)} shared by {len(pool.uses)} links")
+        alike.setdefault((pool.bandwidth, len(pool.uses)), []).append(pool.id)
+    for (capacity, shared), names in alike.items():
+        several = f"{len(names)} resources" if len(names) > 1 else "resource"
+        shown = ", ".join([*names[:_SHOWN], *(["..."] if len(names) > _SHOWN else [])])
+        lines.append(f"  {several} {shown}: {format_bandwidth(capacity)} shared by {shared} link{'s' * (shared != 1)}")
     fixed = [node.id for node in topology.nodes if not node.relay]
     if fixed:
         lines.append(f"  may not relay: {', '.join(fixed)}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from unittest.mock import patch
 
 import networkx as nx
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from synth.formulation import arborescence
 from synth.formulation.arborescence import min_arborescence
 
 
@@ -36,9 +38,10 @@ def is_tree(parent: np.ndarray, root: int) -> bool:
     return True
 
 
+@pytest.mark.parametrize("wide", [0, 200])
 @given(costs(4), st.integers(0, 3))
 @settings(max_examples=150, deadline=None, derandomize=True)
-def test_equals_enumeration(cost: np.ndarray, root: int) -> None:
+def test_equals_enumeration(wide: int, cost: np.ndarray, root: int) -> None:
     n = len(cost)
     root %= n
     others = [v for v in range(n) if v != root]
@@ -52,7 +55,8 @@ def test_equals_enumeration(cost: np.ndarray, root: int) -> None:
         with pytest.raises(ValueError, match="reached"):
             min_arborescence(cost, root)
         return
-    parent = min_arborescence(cost, root)
+    with patch.object(arborescence, "WIDE", wide):  # 0: every round contracts whole sets of cheapest edges
+        parent = min_arborescence(cost, root)
     assert parent[root] == -1
     assert is_tree(parent, root)
     assert cost_of(cost, parent, root) == pytest.approx(best, abs=1e-12)

@@ -19,7 +19,7 @@ from tests.strategies import topologies
 
 ORDERS = {
     "ring:8": 8,
-    "line:4": 1,
+    "line:4": 2,
     "mesh2d:3x3": 1,
     "torus2d:4x4": 16,
     "torus3d:2x2x3": 12,
@@ -28,7 +28,7 @@ ORDERS = {
     "switch:5": 5,
     "dgx1-v100": 4,
     "dgx2": 16,
-    "mi250-16": 2,
+    "mi250-16": 4,
     "mi300x-8": 8,
     "cluster:box=dgx-a100,hosts=2": 16,
     "cluster:box=dgx-a100,hosts=3,fabric=rail": 24,
@@ -43,16 +43,20 @@ def group_of(topology: Topology, collective: str = "allgather") -> tuple[Topolog
 
 
 def check_group(topology: Topology, group: Symmetry, members: list[int]) -> None:
-    """Every element keeps links, capacities and resources, fixes no rank, and products stay inside."""
-    elements = set(group.nodes)
-    links = {ends: link.capacity for ends, link in zip(topology.ends, topology.links, strict=True)}
-    for nodes, moved in zip(group.nodes, group.links, strict=True):
+    """Every element keeps links, capacities and resources, and products stay inside."""
+    elements = {tuple(map(int, nodes)) for nodes in group.nodes}
+    assert len(elements) == group.order <= max(1, len(members))
+    capacity = {ends: link.capacity for ends, link in zip(topology.ends, topology.links, strict=True)}
+    for nodes in elements:
         assert sorted(nodes) == list(range(len(nodes)))
-        for k, (a, b) in enumerate(topology.ends):
-            assert topology.ends[moved[k]] == (nodes[a], nodes[b])
-            assert links[nodes[a], nodes[b]] == links[a, b]
-        assert nodes == group.nodes[0] or all(nodes[m] != m for m in members)
-        assert all(tuple(nodes[x] for x in other) in elements for other in group.nodes)
+        assert {nodes[m] for m in members} == set(members)
+        assert all(capacity[nodes[a], nodes[b]] == width for (a, b), width in capacity.items())
+        assert all(tuple(nodes[x] for x in other) in elements for other in elements)
+
+
+def fixes_a_rank(topology: Topology, group: Symmetry) -> bool:
+    ranks = np.arange(len(topology.gpus))
+    return any((moved == ranks).any() for moved in group.ranks[1:])
 
 
 @pytest.mark.parametrize(("name", "order"), ORDERS.items())
@@ -60,6 +64,7 @@ def test_orders_of_machines(name: str, order: int) -> None:
     topology, group = group_of(resolve(name))
     assert group.order == order
     check_group(topology, group, list(topology.gpus))
+    assert not fixes_a_rank(topology, group)
     assert group.size.sum() == len(topology.links) + len(topology.resources)
 
 

@@ -1,0 +1,24 @@
+"""What an importer of machines hands on: hosts as boxes, with everything that is not plain from the file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from synth.topology.box import Box
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """Hosts of a file.
+
+    Attributes
+    ----------
+    what
+        Kind of file, for the topology's source.
+    notes
+        What was left out or read in a way that the user should know.
+    """
+
+    what: str
+    boxes: tuple[Box, ...]
+    notes: tuple[str, ...] = ()
