@@ -17,12 +17,15 @@ from synth.errors import (
     VerificationError,
 )
 from synth.program import Program, lower, verify
-from synth.schedule import Schedule, make_schedule
+from synth.schedule import BlockCosts, Schedule, TimeModel, make_schedule, simulate_schedule
+from synth.schedule.baselines import baseline, baselines
+from synth.simulation import simulate_program
 from synth.solver import Plan
 from synth.topology import Link, Node, Resource, Topology, builtin, builtin_names, load_topology, resolve
 
 __all__ = [
     "COLLECTIVES",
+    "BlockCosts",
     "Demand",
     "InfeasibleError",
     "InvalidInputError",
@@ -36,8 +39,11 @@ __all__ = [
     "Result",
     "Schedule",
     "SynthError",
+    "TimeModel",
     "Topology",
     "VerificationError",
+    "baseline",
+    "baselines",
     "builtin",
     "builtin_names",
     "load_topology",
@@ -46,6 +52,8 @@ __all__ = [
     "make_schedule",
     "read_matrix",
     "resolve",
+    "simulate_program",
+    "simulate_schedule",
     "solve",
     "synthesize",
     "verify",

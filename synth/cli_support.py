@@ -6,11 +6,12 @@ import contextlib
 import json
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from rich.table import Table
 
 from synth.errors import InvalidInputError, NotExpressibleError, SynthError
 
@@ -27,6 +28,21 @@ def say(message: str | dict[str, Any]) -> None:
     """Print a result on stdout; everything else goes to stderr."""
     text = message if isinstance(message, str) else json.dumps(message, ensure_ascii=False, indent=1)
     sys.stdout.write(text + "\n")
+
+
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Print a table on stdout; all columns but the first are numbers."""
+    table = Table(*columns, box=None)
+    for column in table.columns[1:]:
+        column.justify = "right"
+    for row in rows:
+        table.add_row(*row)
+    Console(width=None if sys.stdout.isatty() else 160).print(table)
+
+
+def number_text(value: float | None, digits: int = 2) -> str:
+    """A number for people, thousands apart; ``-`` for None."""
+    return "-" if value is None else f"{value:,.{digits}f}".replace(",", " ")
 
 
 def parse_ranks(text: str | None) -> list[int] | None:

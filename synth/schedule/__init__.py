@@ -1,7 +1,20 @@
 """Schedules: whole chunks in an order that a runtime can follow, and what they take."""
 
 from synth.schedule.build import make_schedule
+from synth.schedule.compiled import CompiledTransfers, Timeline
 from synth.schedule.model import Schedule, Transfer
-from synth.schedule.simulate import Timeline, simulate
+from synth.schedule.simulate import compile_schedule, simulate, simulate_schedule
+from synth.schedule.time_model import BlockCosts, TimeModel
 
-__all__ = ["Schedule", "Timeline", "Transfer", "make_schedule", "simulate"]
+__all__ = [
+    "BlockCosts",
+    "CompiledTransfers",
+    "Schedule",
+    "TimeModel",
+    "Timeline",
+    "Transfer",
+    "compile_schedule",
+    "make_schedule",
+    "simulate",
+    "simulate_schedule",
+]

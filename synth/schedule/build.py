@@ -10,9 +10,10 @@ from dataclasses import replace
 
 from synth.errors import LimitReachedError
 from synth.formulation.routes import Route
+from synth.schedule.compiled import Timeline
 from synth.schedule.model import Schedule, Transfer
 from synth.schedule.quantise import Split, integer_routes, quantise
-from synth.schedule.simulate import Timeline, simulate
+from synth.schedule.simulate import simulate
 from synth.solver.plan import Plan
 
 # Above this many transfers only one order is tried, and consecutive chunks of a route travel together.
@@ -85,8 +86,12 @@ def make_schedule(
 
 def _ordered(plan: Plan, split: Split, refined: int) -> Schedule:
     """Transfers of a split in the best order found."""
-    pairs = integer_routes(plan, split)
-    transfers = _transfers(plan, pairs)
+    return order_routes(plan, split, integer_routes(plan, split), refined)
+
+
+def order_routes(plan: Plan, split: Split, pairs: Sequence[tuple[Route, int]], refined: int = 1) -> Schedule:
+    """Transfers of whole routes with their chunks, in the best order found."""
+    transfers = transfers_of(plan, pairs)
     order, timeline = _best_order(plan, transfers, split.chunk_bytes)
     return Schedule(
         plan,
@@ -95,9 +100,9 @@ def _ordered(plan: Plan, split: Split, refined: int) -> Schedule:
         split.shard_chunks,
         tuple(route for route, _ in pairs),
         tuple(n for _, n in pairs),
-        _reorder(transfers, order),
-        tuple(timeline.starts[k] for k in order),
-        tuple(timeline.arrivals[k] for k in order),
+        reordered(transfers, order),
+        tuple(timeline.starts[order].tolist()),
+        tuple(timeline.arrivals[order].tolist()),
         split.time,
         # Every resource serves one transfer at a time, so the simulation beats the busiest one by rounding at most.
         max(timeline.end, split.time),
@@ -106,7 +111,7 @@ def _ordered(plan: Plan, split: Split, refined: int) -> Schedule:
     )
 
 
-def _transfers(plan: Plan, pairs: Sequence[tuple[Route, int]]) -> list[Transfer]:
+def transfers_of(plan: Plan, pairs: Sequence[tuple[Route, int]]) -> list[Transfer]:
     """Transfers of all routes; chunks of a shard are given out to its routes in order."""
     together = _together(pairs)
     relays = frozenset(plan.topology.gpus)
@@ -171,9 +176,9 @@ def _best_order(plan: Plan, transfers: list[Transfer], chunk_bytes: float) -> tu
         timeline = simulate(plan.topology, transfers, chunk_bytes, place)
         if best is None or timeline.end < best[0].end * (1 - 1e-9):
             best = (timeline, place)
-    timeline, place = best if best is not None else (Timeline((), ()), [])
-    depth = _depths(transfers)
-    order = sorted(range(len(transfers)), key=lambda k: (timeline.starts[k], depth[k], place[k]))
+    timeline, place = best if best is not None else (simulate(plan.topology, (), chunk_bytes), [])
+    depth, starts = _depths(transfers), timeline.starts.tolist()
+    order = sorted(range(len(transfers)), key=lambda k: (starts[k], depth[k], place[k]))
     return order, timeline
 
 
@@ -199,6 +204,7 @@ def _depths(transfers: list[Transfer]) -> list[int]:
     return depth
 
 
-def _reorder(transfers: list[Transfer], order: list[int]) -> tuple[Transfer, ...]:
+def reordered(transfers: list[Transfer], order: list[int]) -> tuple[Transfer, ...]:
+    """Transfers in another order, in which dependencies still point backwards."""
     position = {k: p for p, k in enumerate(order)}
     return tuple(replace(transfers[k], deps=tuple(sorted(position[d] for d in transfers[k].deps))) for k in order)

@@ -77,6 +77,9 @@ class Schedule:
         Whether no integer split over the plan's columns is better.
     refined
         Into how many pieces the chunks of the chosen split were cut to shorten the pipeline.
+    messages
+        A number per transfer: those with the same number (same hop, one after the other on its links) go together,
+        start when all are ready, pay latency and overhead once and arrive together. Empty: each on its own.
     """
 
     plan: Plan
@@ -92,6 +95,7 @@ class Schedule:
     simulated: float
     proven: bool = True
     refined: int = 1
+    messages: tuple[int, ...] = ()
     timings: Mapping[str, float] = field(default_factory=dict, compare=False)
 
     @property

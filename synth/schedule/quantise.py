@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from synth.demand.model import Demand
 from synth.errors import InvalidInputError
 from synth.formulation.network import Floats
 from synth.formulation.routes import Route
@@ -107,17 +108,21 @@ def quantise(plan: Plan, chunks: int | None = None, max_loss: float = 0.02) -> S
     return found[1].exact(1 + max_loss)
 
 
+def chunk_layout(demand: Demand, chunks: int) -> tuple[float, tuple[int, ...]]:
+    """Bytes of a chunk, and chunks of each commodity, with ``chunks`` in the largest shard (see :func:`quantise`)."""
+    items = demand.commodities
+    total = chunks * len(demand.ranks) if demand.pattern == "allreduce" else chunks
+    chunk_bytes = max(item.size for item in items) / total
+    return chunk_bytes, tuple(max(1, math.ceil(item.size / chunk_bytes - 1e-9)) for item in items)
+
+
 class _Rounder:
     """Integer split of one plan at one chunk count. Loads are in units of the plan's time."""
 
     def __init__(self, plan: Plan, chunks: int) -> None:
         self.plan, self.chunks = plan, chunks
         self.meeting = plan.demand.pattern == "allreduce"
-        items = plan.demand.commodities
-        largest = max(item.size for item in items)
-        total = chunks * len(plan.demand.ranks) if self.meeting else chunks
-        self.chunk_bytes = largest / total
-        self.shard_chunks = tuple(max(1, math.ceil(item.size / self.chunk_bytes - 1e-9)) for item in items)
+        self.chunk_bytes, self.shard_chunks = chunk_layout(plan.demand, chunks)
         self.rerouter = Rerouter(plan, self.chunk_bytes)
         self._use(plan.columns)
 
@@ -200,10 +205,10 @@ class _Rounder:
             for point, chunks in self._seats().items():
                 for inward in (True, False):
                     half = self._half(point, inward)
-                    counts[half] = _hamilton(share[half], chunks)
+                    counts[half] = hamilton(share[half], chunks)
             return counts
         for group in self.groups:
-            counts[group] = _hamilton(share[group], self.shard_chunks[self.columns[group[0]].commodity])
+            counts[group] = hamilton(share[group], self.shard_chunks[self.columns[group[0]].commodity])
         return counts
 
     def _half(self, point: int, inward: bool) -> list[int]:
@@ -260,10 +265,10 @@ class _Rounder:
         """Chunks of each meeting point of an all-reduce."""
         points = list(dict.fromkeys(column.root for column in self.columns))
         mass = np.array([sum(max(self.columns[k].share, 0.0) for k in self._half(point, True)) for point in points])
-        return dict(zip(points, map(int, _hamilton(mass, self.shard_chunks[0])), strict=True))
+        return dict(zip(points, map(int, hamilton(mass, self.shard_chunks[0])), strict=True))
 
 
-def _hamilton(shares: Floats, seats: int) -> Counts:
+def hamilton(shares: Floats, seats: int) -> Counts:
     """Largest-remainder rounding of shares to whole seats; ties go to the first."""
     total = float(shares.sum())
     quota = shares / total * seats if total > 0 else np.full(len(shares), seats / len(shares))

@@ -1,0 +1,156 @@
+"""A program file or a verified program on a topology at many sizes: time, bandwidths, and the lower bound."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from synth.demand import make_demand
+from synth.errors import InvalidInputError, VerificationError
+from synth.export.foreign import read_foreign
+from synth.program import MSCCL, Draft, Program, Target
+from synth.program.semantics import EVEN, member_ranks
+from synth.program.timing import program_time
+from synth.program.timing_image import Paths, TimedProgram, timed
+from synth.schedule.bounds import latency_bound, plan_bound
+from synth.schedule.time_model import BlockCosts, TimeModel
+from synth.solver import Plan
+from synth.topology import Topology, resolve
+from synth.units import parse_size
+
+
+@dataclass(frozen=True, slots=True)
+class SizeTime:
+    """A program at one size.
+
+    Attributes
+    ----------
+    size_bytes
+        nccl-tests size.
+    seconds
+        Simulated time; None when the program hangs at this size.
+    bound
+        Seconds below which nothing can be in this model; None when the collective is not known.
+    bus_factor
+        From algorithm to bus bandwidth; 0 when there is none.
+    iterations
+        Loop iterations of the runtime.
+    """
+
+    size_bytes: int
+    seconds: float | None
+    bound: float | None
+    bus_factor: float
+    iterations: int
+
+    @property
+    def algbw(self) -> float | None:
+        """Bytes/second; None for a hang."""
+        return self.size_bytes / self.seconds if self.seconds else None
+
+    def to_dict(self) -> dict[str, Any]:
+        """One row of ``synth simulate --json``."""
+        busbw = self.algbw * self.bus_factor if self.algbw and self.bus_factor else None
+        return {
+            "size_bytes": self.size_bytes,
+            "time_us": None if self.seconds is None else self.seconds * 1e6,
+            "bound_us": None if self.bound is None else self.bound * 1e6,
+            "algbw_GBps": None if self.algbw is None else self.algbw / 1e9,
+            "busbw_GBps": None if busbw is None else busbw / 1e9,
+            "iterations": self.iterations,
+        }
+
+
+def simulate_program(
+    program: Program | Draft | str | os.PathLike[str],
+    topology: Topology | str,
+    sizes: Iterable[int],
+    *,
+    costs: BlockCosts | None = None,
+    model: TimeModel | None = None,
+    target: Target | None = None,
+    paths: Paths | None = None,
+    reference: Plan | None = None,
+) -> list[SizeTime]:
+    """Simulate a program at sizes.
+
+    Parameters
+    ----------
+    program
+        A verified program, a draft, or anybody's MSCCL XML file.
+    topology
+        Rank r runs on its r-th GPU.
+    sizes
+        nccl-tests sizes in bytes.
+    costs, model
+        What blocks and links cost (default: blocks nothing, links what the topology says).
+    target
+        Runtime whose protocol table applies (default: the program's, else msccl).
+    paths
+        Links of connections (see :func:`synth.program.timing_image.schedule_paths`).
+    reference
+        A plan of the same collective, whose prices make the bound tighter.
+
+    Raises
+    ------
+    InvalidInputError
+        When the file cannot be read, or does not fit on the topology.
+    """
+    runtime = target or (program.target if isinstance(program, Program) else MSCCL)
+    draft = program.draft if isinstance(program, Program) else program
+    if not isinstance(draft, Draft):
+        draft = read_foreign(draft, runtime)
+    machine = resolve(topology) if isinstance(topology, str) else topology
+    put = timed(draft, machine, runtime, paths=paths)
+    costs, model = costs or BlockCosts(), model or TimeModel()
+    return [_at(put, size, costs, model, reference) for size in sizes]
+
+
+def _at(program: TimedProgram, size: int, costs: BlockCosts, model: TimeModel, reference: Plan | None) -> SizeTime:
+    bound, factor = _bound(program, size, costs, model, reference)
+    try:
+        time = program_time(program, size, costs, model)
+    except VerificationError:
+        return SizeTime(size, None, bound, factor, 0)
+    return SizeTime(size, time.seconds, bound, factor, time.iterations)
+
+
+def _bound(
+    program: TimedProgram, size: int, costs: BlockCosts, model: TimeModel, reference: Plan | None
+) -> tuple[float | None, float]:
+    claim = program.draft.semantics
+    if claim.collective not in EVEN or (claim.root is None and claim.collective in ("broadcast", "reduce")):
+        return None, 0.0
+    demand = make_demand(program.topology, claim.collective, float(size), ranks=member_ranks(claim), root=claim.root)
+    whole = replace(
+        model,
+        start=model.start + costs.start,
+        hop_latency=model.hop_latency + costs.latency,
+        overhead=model.overhead + costs.overhead,
+    )
+    if reference is not None:
+        return plan_bound(reference, float(size), whole).seconds, demand.bus_factor
+    return latency_bound(program.topology, demand, whole).seconds, demand.bus_factor
+
+
+def parse_sizes(text: str) -> list[int]:
+    """Sizes of ``1KiB:1GiB`` (doubling from the first to the last), ``64KiB`` or ``1KiB,3KiB,1MiB``.
+
+    Raises
+    ------
+    InvalidInputError
+        On anything else.
+    """
+    if ":" not in text:
+        sizes = [parse_size(part.strip()) for part in text.split(",")]
+    else:
+        low, _, high = text.partition(":")
+        begin, end = parse_size(low.strip()), parse_size(high.strip())
+        if not 0 < begin <= end:
+            raise InvalidInputError(f"sizes {text!r}: the first must be more than 0 and at most the last")
+        sizes = [begin << k for k in range((end // begin).bit_length())]
+    if min(sizes) <= 0:
+        raise InvalidInputError(f"sizes {text!r}: a size of 0 has no time")
+    return sizes
