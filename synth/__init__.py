@@ -7,6 +7,7 @@ True
 """
 
 from synth.api import Result, solve, synthesize
+from synth.api_steps import send_time_optimum, step_frontier, step_optimum
 from synth.demand import COLLECTIVES, Demand, make_demand, read_matrix
 from synth.errors import (
     InfeasibleError,
@@ -17,7 +18,7 @@ from synth.errors import (
     VerificationError,
 )
 from synth.program import Program, lower, verify
-from synth.schedule import Schedule, make_schedule
+from synth.schedule import Schedule, make_schedule, step_schedule
 from synth.solver import Plan
 from synth.topology import Link, Node, Resource, Topology, builtin, builtin_names, load_topology, resolve
 
@@ -46,7 +47,11 @@ __all__ = [
     "make_schedule",
     "read_matrix",
     "resolve",
+    "send_time_optimum",
     "solve",
+    "step_frontier",
+    "step_optimum",
+    "step_schedule",
     "synthesize",
     "verify",
 ]

@@ -14,12 +14,14 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from synth.cli_steps import steps
 from synth.cli_support import matrix_from, parse_ranks, progress, say, shortened, write_lp_file
 from synth.errors import InvalidInputError, SynthError, VerificationError
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 topology_app = typer.Typer(no_args_is_help=True, help="List, show and check topologies.")
 app.add_typer(topology_app, name="topology")
+app.command()(steps)
 
 PLOTS = ("topology", "splits", "utilisation", "timeline", "overview")
 INTERRUPTED = 130

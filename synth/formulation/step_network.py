@@ -97,7 +97,7 @@ class StepNetwork:
         return found
 
 
-def step_network(topology: Topology, unit: float | None = None) -> StepNetwork:
+def step_network(topology: Topology, unit: float | None = None, *, strands: bool = False) -> StepNetwork:
     """Index a machine for the step MILP.
 
     Parameters
@@ -106,6 +106,8 @@ def step_network(topology: Topology, unit: float | None = None) -> StepNetwork:
         The machine.
     unit
         Bytes/second that make one chunk per round; default: the slowest link.
+    strands
+        Keep parallel links apart.
 
     Raises
     ------
@@ -116,7 +118,8 @@ def step_network(topology: Topology, unit: float | None = None) -> StepNetwork:
         unit = min((link.capacity for link in topology.links), default=1.0)
     if not 0 < unit < float("inf"):
         raise InvalidInputError(f"a round's link bandwidth of {unit:g} bytes/second must be positive and finite")
-    bundles = _whole_bundles(topology, unit)
+    alone = tuple((k,) for k in range(len(topology.links)))
+    bundles = Bundles(topology, alone) if strands else _whole_bundles(topology, unit)
     machine = bundles.bundled
     hops = tuple(_hops(machine))
     ends = tuple((machine.rank_of[hop.src], machine.rank_of[hop.dst]) for hop in hops)

@@ -80,7 +80,7 @@ class StepModel:
     def read_rounds(self) -> tuple[int, ...] | None:
         """Rounds per step, or None when the engine left no values."""
         values = [r.value() for r in self.rounds]
-        return None if any(v is None for v in values) else tuple(round(v) for v in values)
+        return None if None in values else tuple(round(v or 0.0) for v in values)
 
     def read_moves(self) -> tuple[Move, ...]:
         """Sends, those of the other roots of an orbit included; not checked."""

@@ -3,5 +3,6 @@
 from synth.schedule.build import make_schedule
 from synth.schedule.model import Schedule, Transfer
 from synth.schedule.simulate import Timeline, simulate
+from synth.schedule.steps import step_schedule
 
-__all__ = ["Schedule", "Timeline", "Transfer", "make_schedule", "simulate"]
+__all__ = ["Schedule", "Timeline", "Transfer", "make_schedule", "simulate", "step_schedule"]

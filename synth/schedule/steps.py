@@ -155,5 +155,7 @@ def _best_order(solution: StepSolution, transfers: list[Transfer]) -> tuple[list
 
 def _busiest(network: Network, transfers: list[Transfer], chunk_bytes: float) -> float:
     """Seconds of the busiest resource with whole chunks."""
-    chunks = np.bincount([k for t in transfers for k in t.links], minlength=len(network.topology.links))
-    return float((network.row_bytes(chunks * chunk_bytes) / network.capacity).max())
+    sent = np.zeros(len(network.topology.links))
+    for transfer in transfers:
+        sent[list(transfer.links)] += chunk_bytes
+    return float((network.row_bytes(sent) / network.capacity).max())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Literal
 
@@ -78,13 +78,7 @@ def step_optimum(
         )
     began = time.monotonic()
     solution = _fewest_steps(case, chunks, rounds) if steps is None else _given_steps(case, chunks, steps, rounds)
-    return _timed(solution, time.monotonic() - began)
-
-
-def _timed(solution: StepSolution, seconds: float) -> StepSolution:
-    from dataclasses import replace
-
-    return replace(solution, seconds=seconds)
+    return replace(solution, seconds=time.monotonic() - began)
 
 
 def _setting(
@@ -117,7 +111,7 @@ def _fewest_steps(case: Case, chunks: int, rounds: int | None) -> StepSolution:
         return _given_steps(case, chunks, case.least_steps, None)
     bound = case.setting.bound(chunks, case.least_steps)
     undecided = False
-    for steps in range(case.least_steps, rounds + 1):
+    for steps in range(case.least_steps, rounds + 1 if bound.rounds <= rounds else 0):
         outcome = case.solve(chunks, steps, rounds, enough=True)
         if outcome.solution is not None:
             return outcome.solution
@@ -221,17 +215,21 @@ class StepFrontier:
             ],
         }
 
-    def rows(self) -> list[list[str]]:
-        """Header and rows of a table for a person."""
+    def summary(self) -> str:
+        """A table for a person, and what was excluded."""
         fastest = self.fastest
-        head = ["chunks", "steps", "rounds", "rounds/chunk", "status", "fastest", "seconds", "because"]
-        return [head] + [
-            [
-                *(str(point.chunks), str(point.steps), str(point.rounds), str(point.rounds_per_chunk)),
-                *(point.status, "yes" if point in fastest else "", f"{point.seconds:.2f}", point.reason),
-            ]
-            for point in self.points
-        ]
+        rows = [("chunks", "steps", "rounds", "rounds/chunk", "status", "fastest", "seconds", "because")]
+        for p in self.points:
+            mark = "yes" if p in fastest else ""
+            numbers = (str(p.chunks), str(p.steps), str(p.rounds), str(p.rounds_per_chunk))
+            rows.append((*numbers, p.status, mark, f"{p.seconds:.2f}", p.reason))
+        widths = [max(len(row[k]) for row in rows) for k in range(7)]
+        lines = ["  ".join([*(f"{x:<{w}}" for x, w in zip(row, widths, strict=False)), row[7]]) for row in rows]
+        within = f"up to {self.max_chunks} chunks and {self.max_steps} steps"
+        if self.complete:
+            return "\n".join([*lines, f"complete {within}: everything else is proven to be beaten by one of these"])
+        open_ones = [f"({s.chunks}, {s.steps}, >= {s.bound})" for s in self.skipped if not s.proven]
+        return "\n".join([*lines, f"not complete {within}; open: {', '.join(open_ones) or 'rounds of the feasible'}"])
 
 
 def step_frontier(

@@ -61,9 +61,7 @@ class Setting:
     def plan(self) -> Plan | None:
         """Certified splits, whose bound holds for any number of steps; None when there is no time for them."""
         try:
-            return solve(
-                self.topology, self.demand, time_limit=max(self.engine.left, 0.0) / 4, symmetry=self.symmetry
-            )
+            return solve(self.topology, self.demand, time_limit=max(self.engine.left, 0.0) / 4, symmetry=self.symmetry)
         except LimitReachedError:
             return None
 
@@ -100,7 +98,7 @@ class Case(Protocol):
         ...
 
 
-def case_of(setting: Setting) -> Case:
+def case_of(setting: Setting) -> Single | Composed:
     """The case of a demand that something can be done about.
 
     Raises

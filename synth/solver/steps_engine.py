@@ -14,9 +14,11 @@ from synth.solver.highs import clean_stdout
 
 Verdict = Literal["optimal", "infeasible", "stopped"]
 DEFAULT_ENGINE = "HiGHS"
+# Relative gap at which HiGHS stops: small enough that whole rounds are proven.
+GAP = 1e-7
 
 
-class _HighsInThread(pulp.HiGHS):  # type: ignore[misc]
+class _HighsInThread(pulp.HiGHS):
     """PuLP's HiGHS, run beside the main thread so that Ctrl-C is heard while it works."""
 
     def callSolver(self, lp: Any) -> None:  # noqa: N802 (PuLP's name)
@@ -66,10 +68,16 @@ class Engine:
         return "infeasible" if outcome.status == pulp.LpSolveStatus.Infeasible else "stopped"
 
     def _solver(self, limit: float) -> Any:
-        timed = {} if limit == math.inf else {"timeLimit": limit}
+        timed: dict[str, Any] = {} if limit == math.inf else {"timeLimit": limit}
         if self.name == DEFAULT_ENGINE:
-            return _HighsInThread(msg=False, threads=1, random_seed=0, **timed)
+            return _HighsInThread(msg=False, threads=1, random_seed=0, gapRel=GAP, **timed)
         return pulp.getSolver(self.name, msg=False, **timed)
+
+    def lower_bound(self, problem: pulp.LpProblem) -> float:
+        """What a stopped engine has proven about a minimum; PuLP passes it on for HiGHS only, -inf otherwise."""
+        if self.name != DEFAULT_ENGINE or problem.solverModel is None:
+            return -math.inf
+        return float(problem.solverModel.getInfo().mip_dual_bound)
 
 
 def check_time_limit(seconds: float) -> None:

@@ -178,6 +178,22 @@ class StepSolution:
             "solve_s": self.seconds,
         }
 
+    def sends_to_dict(self) -> list[dict[str, Any]]:
+        """Every send for a file: step from 1, ranks, link ids."""
+        ids = [link.id for link in self.topology.links]
+        return [
+            {
+                "step": send.step + 1,
+                "shard": send.shard,
+                "chunk": send.chunk,
+                "src": send.src,
+                "dst": send.dst,
+                "links": [ids[k] for k in send.links],
+                "reduce": send.reduce,
+            }
+            for send in self.sends
+        ]
+
     def summary(self) -> str:
         """A few lines for a person."""
         per_step = Counter(send.step for send in self.sends)
@@ -192,7 +208,7 @@ class StepSolution:
                 ("status", f"{self.status}, at least {self.bound} rounds, gap {100 * self.gap:.3g} %"),
                 ("because", self.reason),
                 ("synchronous time", f"{self.time * 1e6:,.2f} us (a round: {self.unit / 1e9:g} GB/s per link)"),
-                ("solved", f"{self.seconds:.2f} s with {self.engine}, sends equal under {self.symmetry} automorphisms"),
+                ("solved", f"with {self.engine}; sends are equal under {self.symmetry} automorphisms"),
             ]
         )
 
