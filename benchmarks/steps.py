@@ -2,9 +2,9 @@
 
     uv run python benchmarks/steps.py [--large] [--csv FILE]
 
-Prints one line per case: chunks, steps, rounds, status, what proves the bound, wall-clock seconds of this process (topology
-read before, plan bound included), and z3's CPU seconds where they are known (SCCL's own synthesizer, measured on another
-machine of the same size). ``--large`` adds machines of 16 GPUs. Nothing here is asserted by a test.
+Prints one line per case: chunks, steps, rounds, status, what proves the bound, wall-clock seconds (topology read
+before, plan bound included), and the CPU seconds of SCCL's own synthesizer with z3 where they are known. ``--large``
+adds machines of 16 GPUs. Nothing here is asserted by a test.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def measure(
         found = synth.step_optimum(machine, collective, chunks=chunks, steps=steps, rounds=rounds, time_limit=300.0)
         result: tuple[object, object, str, str] = (found.steps, found.rounds, found.status, found.reason)
     except synth.InfeasibleError as error:
-        result = (steps, rounds, "infeasible", error.faults[-1])
+        result = (steps, rounds, "infeasible", error.faults[-1].removeprefix("because "))
     seconds = f"{time.monotonic() - began:.2f}"
     return dict(zip(FIELDS, (name, collective, chunks, *result[:3], seconds, z3, result[3]), strict=True))
 

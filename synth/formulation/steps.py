@@ -180,8 +180,8 @@ class _Builder:
             before = first
 
     def _most(self, hop: int, members: set[int]) -> int:
-        """Copies of a chunk on one hop in one step: several only between ranks that do not copy."""
-        return len(members) if self.task.lone.issuperset(self.task.network.ends[hop]) else 1
+        """Copies of a chunk on one hop in one step: several only to a rank that does not copy."""
+        return len(members) if self.task.network.ends[hop][1] in self.task.lone else 1
 
     def _tree(self, x: dict[tuple[int, int], pulp.LpVariable], root: int, members: set[int]) -> None:
         """Every member receives once, a relay at most once, and all pass on only what they received before."""
@@ -193,10 +193,11 @@ class _Builder:
             received = pulp.lpSum(v for _, v in into)
             out: dict[int, list[tuple[int, pulp.LpVariable]]] = defaultdict(list)
             for k in network.out_of[rank]:
-                goal = 0 if rank in self.task.lone else network.ends[k][1]
+                goal = -1 if rank in self.task.lone else network.ends[k][1]
                 out[goal] += [(s, x[s, k]) for s in range(self.task.steps) if (s, k) in x]
-            for sent in out.values():
-                self._after(sent, into)
+            for goal, sent in out.items():
+                copies = len(members) if goal in self.task.lone and rank not in self.task.lone else 1
+                self._after(sent, into, copies)
             if rank in members:
                 self.problem += received == 1
             elif rank in self.task.lone:
@@ -204,11 +205,13 @@ class _Builder:
             elif into:
                 self.problem += received <= 1
 
-    def _after(self, sent: list[tuple[int, pulp.LpVariable]], into: list[tuple[int, pulp.LpVariable]]) -> None:
-        """Up to each step, no more is sent than was received before it."""
+    def _after(
+        self, sent: list[tuple[int, pulp.LpVariable]], into: list[tuple[int, pulp.LpVariable]], copies: int = 1
+    ) -> None:
+        """Up to each step, no more is sent than so many copies of what was received before it."""
         for step in sorted({s for s, _ in sent}):
             gone = pulp.lpSum(v for s, v in sent if s <= step)
-            self.problem += gone - pulp.lpSum(v for s, v in into if s < step) <= 0
+            self.problem += gone - copies * pulp.lpSum(v for s, v in into if s < step) <= 0
 
     def _unicast(self, number: int, origin: Origin) -> None:
         network = self.task.network

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from synth.errors import VerificationError
 from synth.formulation.step_symmetry import Motion
 from synth.formulation.steps import Move, StepModel, StepTask, step_model
 from synth.solver.steps_engine import Engine
@@ -111,6 +112,8 @@ class _Search:
         seconds = self.engine.left * (1.0 if everything else SYMMETRIC_PART)
         verdict = self.engine.run(model.problem, seconds)
         found = Found(bound)
+        if verdict == "infeasible" and most is None:  # trees of fewest hops in enough rounds are always a schedule
+            raise VerificationError(f"{self.engine.name} finds no schedule where there is one: a defect")
         if verdict == "optimal" or (verdict == "stopped" and self.accept(model)):
             found = self._read(model, bound)
         if everything and verdict == "optimal" and found.rounds is not None:

@@ -32,7 +32,8 @@ def pieces_of(task: StepTask, moves: Sequence[Move], shards: Mapping[tuple[int, 
         origin = task.origins[number]
         shard = shards[origin.root, None]
         members = {rank for rank, _ in origin.goals}
-        out += [(m.step, shard, chunk, m.hop) for m in _pruned(task.network, tree, members)]
+        for move in _pruned(task.network, tree, members):
+            out += [(move.step, shard, chunk, move.hop)] * move.count
     return out
 
 
