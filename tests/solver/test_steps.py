@@ -112,7 +112,8 @@ def test_allgather_agrees_with_exhaustive_search(data: st.DataObject) -> None:
     start, wanted = allgather_state(ranks, chunks)
     assert found.status == "optimal"
     assert found.rounds == fewest_rounds(links, start, wanted, found.steps, found.rounds)
-    assert fewest_rounds(links, start, wanted, found.steps - 1, found.rounds + 3) is None
+    if found.steps > 1:
+        assert fewest_rounds(links, start, wanted, found.steps - 1, found.rounds + 3) is None
     turned = machine(ranks, {(b, a): width for (a, b), width in links.items()})
     assert synth.step_optimum(turned, "reducescatter", chunks=chunks, steps=found.steps).rounds == found.rounds
 
