@@ -20,8 +20,8 @@ from synth.formulation.send_times import (
 )
 from synth.formulation.step_network import step_network
 from synth.solver.send_times_solution import SendTimes, TimedSend, numbered, send_time_faults
-from synth.solver.steps_cases import Composed, Setting, Single, case_of, check_counts
-from synth.solver.steps_engine import DEFAULT_ENGINE, Engine, check_time_limit
+from synth.solver.steps_cases import Composed, Setting, Single, case_of
+from synth.solver.steps_engine import DEFAULT_ENGINE, Engine, check_counts, check_time_limit
 from synth.solver.steps_search import Report
 from synth.solver.steps_solution import StepSend
 from synth.topology.model import Topology

@@ -11,8 +11,8 @@ from typing import Any, Literal
 
 from synth.demand.model import Demand
 from synth.errors import InfeasibleError, InvalidInputError, LimitReachedError
-from synth.solver.steps_cases import Case, Outcome, Setting, case_of, check_counts
-from synth.solver.steps_engine import DEFAULT_ENGINE, Engine, check_time_limit
+from synth.solver.steps_cases import Case, Outcome, Setting, case_of
+from synth.solver.steps_engine import DEFAULT_ENGINE, Engine, check_counts, check_time_limit
 from synth.solver.steps_search import Bound, Report
 from synth.solver.steps_solution import StepSolution
 from synth.topology.model import Topology

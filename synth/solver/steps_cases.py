@@ -12,7 +12,7 @@ from typing import Literal, Protocol
 
 from synth.demand.build import make_demand
 from synth.demand.model import Demand
-from synth.errors import InvalidInputError, LimitReachedError, VerificationError
+from synth.errors import LimitReachedError, VerificationError
 from synth.formulation.step_network import FAR, StepNetwork, step_network
 from synth.formulation.step_symmetry import Motion, motions
 from synth.formulation.steps import Origin, StepModel, StepTask
@@ -153,11 +153,15 @@ class Single:
             for root, pairs in goals.items()
         )
 
+    def _task(self, chunks: int, steps: int) -> StepTask:
+        unicast = self.setting.demand.pattern == "unicast"
+        cast: Literal["unicast", "multicast"] = "unicast" if unicast else "multicast"
+        return StepTask(self.network, self._origins(chunks), steps, cast, self.lone)
+
     def search(self, chunks: int, steps: int, most: int | None = None, *, enough: bool = False) -> Found:
         """Fewest rounds, as moves of the model."""
         setting = self.setting
-        cast: Literal["unicast", "multicast"] = "unicast" if setting.demand.pattern == "unicast" else "multicast"
-        task = StepTask(self.network, self._origins(chunks), steps, cast, self.lone)
+        task = self._task(chunks, steps)
 
         def accept(model: StepModel) -> bool:
             rounds = model.read_rounds()
@@ -177,12 +181,7 @@ class Single:
     def sends(self, chunks: int, found: Found, first_step: int = 0) -> list[StepSend]:
         """Sends of what was found, over physical links."""
         rounds = found.rounds or ()
-        task = StepTask(
-            self.network,
-            self._origins(chunks),
-            len(rounds),
-            "unicast" if self.setting.demand.pattern == "unicast" else "multicast",
-        )
+        task = self._task(chunks, len(rounds))
         pieces = pieces_of(task, found.moves, self.shards)
         return placed(self.network, pieces, rounds, backwards=self.backwards, first_step=first_step)
 
@@ -295,10 +294,3 @@ def checked(solution: StepSolution, seconds: float) -> StepSolution:
     if faults:
         raise VerificationError(faults)
     return replace(solution, seconds=seconds)
-
-
-def check_counts(**counts: int | None) -> None:
-    """Refuse chunks, steps or rounds that are not 1 or more: all at once."""
-    faults = [f"{name} {value} must be 1 or more" for name, value in counts.items() if value is not None and value < 1]
-    if faults:
-        raise InvalidInputError(faults)

@@ -75,12 +75,20 @@ class Engine:
 
     def lower_bound(self, problem: pulp.LpProblem) -> float:
         """What a stopped engine has proven about a minimum; PuLP passes it on for HiGHS only, -inf otherwise."""
-        if self.name != DEFAULT_ENGINE or problem.solverModel is None:
+        model = getattr(problem, "solverModel", None)
+        if self.name != DEFAULT_ENGINE or model is None:
             return -math.inf
-        return float(problem.solverModel.getInfo().mip_dual_bound)
+        return float(model.getInfo().mip_dual_bound)
 
 
 def check_time_limit(seconds: float) -> None:
     """Refuse a time limit that is not a number of seconds, 0 or more."""
     if math.isnan(seconds) or seconds < 0:
         raise InvalidInputError(f"time limit {seconds} s must be 0 or more")
+
+
+def check_counts(**counts: int | None) -> None:
+    """Refuse chunks, steps or rounds that are not 1 or more: all at once."""
+    faults = [f"{name} {value} must be 1 or more" for name, value in counts.items() if value is not None and value < 1]
+    if faults:
+        raise InvalidInputError(faults)

@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -16,8 +17,9 @@ from synth.formulation.step_symmetry import Motion
 from synth.formulation.steps import Move, StepModel, StepTask, step_model
 from synth.solver.steps_engine import Engine
 
-# Part of the time left that the search with orbit-equal sends may take; the rest is for the proof.
+# Parts of the time left that the search with orbit-equal sends and the relaxation may take; the rest is for the proof.
 SYMMETRIC_PART = 0.5
+RELAXED_PART = 0.25
 Report = Callable[[str], None]
 
 
@@ -102,9 +104,12 @@ class _Search:
     def _relaxed(self, bound: Bound) -> Bound:
         """Fractional sends: their average over the group is as good, so one root per orbit proves it for all."""
         model = step_model(self.task, self.group, fewest=bound.rounds, relaxed=True)
-        if self.engine.run(model.problem) != "optimal" or (rounds := model.read_rounds()) is None:
-            return bound
-        return bound.raised(sum(rounds), f"even fractional sends need {sum(rounds)} rounds in {self.task.steps} steps")
+        verdict, rounds = self.engine.run(model.problem, self.engine.left * RELAXED_PART), 0
+        if verdict == "optimal":
+            rounds = sum(model.read_rounds() or ())
+        elif verdict == "stopped" and 0 < (least := self.engine.lower_bound(model.problem)) < math.inf:
+            rounds = math.ceil(least - 1e-6)
+        return bound.raised(rounds, f"even fractional sends need {rounds} rounds in {self.task.steps} steps")
 
     def _symmetric(self, bound: Bound, most: int | None) -> tuple[Found, Bound]:
         everything = len(self.group) == 1
