@@ -6,7 +6,9 @@ hop and step. The chunks of an all-to-all are never copied, so whole flows per s
 (a whole flow from one source splits into whole paths).
 
 Both have a relaxation with fractional sends and whole rounds. It is convex for every choice of rounds, so its average
-over automorphisms and over the chunks of a root is as good: one chunk per orbit of roots stays.
+over automorphisms and over the chunks of a root is as good: one chunk per orbit of roots stays. A multicast's is
+much stronger with one flow per goal that the sends must leave room for (the flow formulation of Steiner arborescences,
+Wong, Mathematical Programming 28, 1984, in the network expanded by steps).
 """
 
 from __future__ import annotations
@@ -95,7 +97,13 @@ class StepModel:
 
 
 def step_model(
-    task: StepTask, group: Sequence[Motion], *, fewest: int, most: int | None = None, relaxed: bool = False
+    task: StepTask,
+    group: Sequence[Motion],
+    *,
+    fewest: int,
+    most: int | None = None,
+    relaxed: bool = False,
+    flows: bool = False,
 ) -> StepModel:
     """Build ``min sum of rounds`` over the schedules of a task whose sends are equal on every orbit.
 
@@ -109,18 +117,20 @@ def step_model(
         Bounds on the sum of the rounds.
     relaxed
         Fractional sends. The optimum is then a lower bound for all schedules, whatever the group.
+    flows
+        One flow per goal on top of a multicast's sends, which makes the relaxation stronger and larger.
 
     Returns
     -------
     StepModel
         Variables ``r_step`` (whole, at least 1) and ``x_origin_chunk_step_hop``.
     """
-    return _Builder(task, tuple(group), relaxed).build(fewest, most)
+    return _Builder(task, tuple(group), relaxed, flows).build(fewest, most)
 
 
 class _Builder:
-    def __init__(self, task: StepTask, group: tuple[Motion, ...], relaxed: bool) -> None:
-        self.task, self.group, self.relaxed = task, group, relaxed
+    def __init__(self, task: StepTask, group: tuple[Motion, ...], relaxed: bool, flows: bool) -> None:
+        self.task, self.group, self.relaxed, self.flows = task, group, relaxed, flows
         self.problem = pulp.LpProblem("synth_steps", pulp.LpMinimize)
         self.rounds = [self.problem.add_variable(f"r_{s}", lowBound=1, cat="Integer") for s in range(task.steps)]
         self.sends: dict[Key, pulp.LpVariable] = {}
@@ -173,6 +183,9 @@ class _Builder:
             weight = origin.chunks if self.relaxed else 1
             x = {(s, k): self._variable((number, chunk, s, k), self._most(k, members), weight) for s, k in useful}
             self._tree(x, origin.root, members)
+            if self.flows:
+                for goal in sorted(members):
+                    self._flow(x, goal, f"f_{number}_{chunk}_{goal}")
             # Chunks of a root are alike: number them by how much they are sent in the first step.
             first = pulp.lpSum(v for (s, _), v in x.items() if s == 0)
             if before is not None:
@@ -204,6 +217,21 @@ class _Builder:
                 self.problem += received == pulp.lpSum(v for sent in out.values() for _, v in sent)
             elif into:
                 self.problem += received <= 1
+
+    def _flow(self, x: dict[tuple[int, int], pulp.LpVariable], goal: int, name: str) -> None:
+        """One unit from the root to a goal along what is sent."""
+        ends = self.task.network.ends
+        f: dict[tuple[int, int], pulp.LpVariable] = {}
+        for (step, hop), sent in x.items():
+            if ends[hop][0] != goal:
+                f[step, hop] = self.problem.add_variable(f"{name}_{step}_{hop}", 0, 1)
+                self.problem += f[step, hop] - sent <= 0
+        for rank in sorted({ends[hop][1] for _, hop in f}):
+            into = [(s, v) for (s, k), v in f.items() if ends[k][1] == rank]
+            out = [(s, v) for (s, k), v in f.items() if ends[k][0] == rank]
+            self._after(out, into)
+            kept = pulp.lpSum(v for _, v in into) - pulp.lpSum(v for _, v in out)
+            self.problem += kept == (1 if rank == goal else 0)
 
     def _after(
         self, sent: list[tuple[int, pulp.LpVariable]], into: list[tuple[int, pulp.LpVariable]], copies: int = 1

@@ -2,8 +2,9 @@
 
 1. Fractional sends with whole rounds, on one root per orbit: a lower bound for all schedules, in milliseconds.
 2. The MILP with sends equal on every orbit: far fewer binaries, and nearly always as good.
-3. Where its optimum is above the bound, the MILP over all schedules is asked for fewer rounds, one number after the
-   other: each ``infeasible`` raises the bound, the first solution is optimal.
+3. Where its optimum is above the bound, the fractional sends are tightened by one flow per goal (multicast only).
+4. Where it still is, the MILP over all schedules is asked for fewer rounds, one number after the other: each
+   ``infeasible`` raises the bound, the first solution is optimal.
 """
 
 from __future__ import annotations
@@ -17,9 +18,10 @@ from synth.formulation.step_symmetry import Motion
 from synth.formulation.steps import Move, StepModel, StepTask, step_model
 from synth.solver.steps_engine import Engine
 
-# Parts of the time left that the search with orbit-equal sends and the relaxation may take; the rest is for the proof.
+# Parts of the time left that orbit-equal sends and the two relaxations may take; the rest is for the search over all.
 SYMMETRIC_PART = 0.5
 RELAXED_PART = 0.25
+FLOWS_PART = 0.5
 Report = Callable[[str], None]
 
 
@@ -101,15 +103,16 @@ class _Search:
             found = "none found yet" if best is None else f"{best} found"
             self.report(f"{self.task.steps} steps: at least {bound.rounds} rounds, {found}")
 
-    def _relaxed(self, bound: Bound) -> Bound:
+    def _relaxed(self, bound: Bound, flows: bool = False) -> Bound:
         """Fractional sends: their average over the group is as good, so one root per orbit proves it for all."""
-        model = step_model(self.task, self.group, fewest=bound.rounds, relaxed=True)
-        verdict, rounds = self.engine.run(model.problem, self.engine.left * RELAXED_PART), 0
+        model = step_model(self.task, self.group, fewest=bound.rounds, relaxed=True, flows=flows)
+        verdict, rounds = self.engine.run(model.problem, self.engine.left * (FLOWS_PART if flows else RELAXED_PART)), 0
         if verdict == "optimal":
             rounds = sum(model.read_rounds() or ())
         elif verdict == "stopped" and 0 < (least := self.engine.lower_bound(model.problem)) < math.inf:
             rounds = math.ceil(least - 1e-6)
-        return bound.raised(rounds, f"even fractional sends need {rounds} rounds in {self.task.steps} steps")
+        sends = "fractional sends with room for a flow to every goal" if flows else "fractional sends"
+        return bound.raised(rounds, f"even {sends} need {rounds} rounds in {self.task.steps} steps")
 
     def _symmetric(self, bound: Bound, most: int | None) -> tuple[Found, Bound]:
         everything = len(self.group) == 1
@@ -140,6 +143,8 @@ class _Search:
     def _proof(self, best: Found, bound: Bound, most: int | None, enough: bool) -> Found:
         """All schedules, with one more round at a time, up to what is found already or asked."""
         top = most if best.rounds is None else sum(best.rounds) - 1
+        if self.task.cast == "multicast":
+            bound = self._relaxed(bound, flows=True)
         while top is None or bound.rounds <= top:
             self._tell(bound, None if best.rounds is None else sum(best.rounds))
             tried = top if enough and top is not None else bound.rounds

@@ -243,11 +243,12 @@ def test_relaxation_is_a_bound_and_symmetric_schedules_are_schedules() -> None:
     origins = tuple(Origin(r, tuple((q, 2) for q in range(6) if q != r), 2) for r in range(6))
     task = StepTask(network, origins, 3, "multicast")
     sums = []
-    for relaxed, elements in ((True, group[:1]), (True, group), (False, group[:1]), (False, group)):
-        model = step_model(task, elements, fewest=3, relaxed=relaxed)
+    stages = ((True, False, group[:1]), (True, False, group), (True, True, group), (False, False, group[:1]))
+    for relaxed, flows, elements in (*stages, (False, False, group)):
+        model = step_model(task, elements, fewest=3, relaxed=relaxed, flows=flows)
         assert Engine("HiGHS", math.inf).run(model.problem) == "optimal"
         sums.append(sum(model.read_rounds() or ()))
-    assert sums[0] == sums[1] <= sums[2] <= sums[3]
+    assert sums[0] == sums[1] <= sums[2] <= sums[3] <= sums[4]
 
 
 def test_motions_keep_links_and_fix_no_rank() -> None:
