@@ -7,6 +7,7 @@ True
 """
 
 from synth.api import Result, solve, synthesize
+from synth.api_steps import send_time_optimum, step_frontier, step_optimum
 from synth.demand import COLLECTIVES, Demand, make_demand, read_matrix
 from synth.errors import (
     InfeasibleError,
@@ -17,7 +18,7 @@ from synth.errors import (
     VerificationError,
 )
 from synth.program import Program, lower, verify
-from synth.schedule import BlockCosts, Schedule, TimeModel, make_schedule, simulate_schedule
+from synth.schedule import BlockCosts, Schedule, TimeModel, make_schedule, simulate_schedule, step_schedule
 from synth.schedule.baselines import baseline, baselines
 from synth.simulation import simulate_program
 from synth.solver import Plan
@@ -52,9 +53,13 @@ __all__ = [
     "make_schedule",
     "read_matrix",
     "resolve",
+    "send_time_optimum",
     "simulate_program",
     "simulate_schedule",
     "solve",
+    "step_frontier",
+    "step_optimum",
+    "step_schedule",
     "synthesize",
     "verify",
 ]

@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from synth.cli_simulate import register
+from synth.cli_steps import steps
 from synth.cli_study import study_app
 from synth.cli_support import matrix_from, parse_ranks, progress, say, shortened, write_lp_file
 from synth.cli_topology import topology_app
@@ -28,6 +29,7 @@ app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_
 app.add_typer(topology_app, name="topology")
 register(app)
 app.add_typer(study_app, name="study")
+app.command()(steps)
 
 PLOTS = ("topology", "splits", "utilisation", "timeline", "overview")
 INTERRUPTED = 130

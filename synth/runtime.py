@@ -57,6 +57,10 @@ class Runtime:
         """Schedule and draft within the runtime's limits (see :func:`synth.program.fit`)."""
         return fit(plan, self._draft_of(), chunks=chunks, max_loss=max_loss, max_steps=max_steps)
 
+    def draft(self, schedule: Schedule) -> AnyDraft:
+        """Draft of a schedule as it is; NotExpressibleError when it does not fit into the runtime's limits."""
+        return self._draft_of()(schedule)
+
     def _draft_of(self) -> Callable[[Schedule], AnyDraft]:
         if self.name == MSCCLPP:
             return self._mscclpp_draft

@@ -172,7 +172,7 @@ def trivial(topology: Topology) -> Symmetry:
     return Symmetry(topology, (), identity, every, every, np.ones(rows, dtype=np.int64))
 
 
-def find_symmetry(topology: Topology, demand: Demand) -> Symmetry:
+def find_symmetry(topology: Topology, demand: Demand, free: bool = False) -> Symmetry:
     """A group of automorphisms with at most as many elements as ranks, verified.
 
     Candidates are the topology's hints, rotations of the digits of the rank number, and what the BLISS library finds.
@@ -185,6 +185,8 @@ def find_symmetry(topology: Topology, demand: Demand) -> Symmetry:
         Without parallel links outside of resources (see ``parallel.bundle``).
     demand
         What the automorphisms must keep as well.
+    free
+        Only groups without fixed ranks, whatever the number of members.
 
     Raises
     ------
@@ -203,9 +205,9 @@ def find_symmetry(topology: Topology, demand: Demand) -> Symmetry:
             group.offer(whole, free=True)
     if group.orbits > 1:
         known = [found for found in library_automorphisms(checker) if checker.keeps(found)]
-        for free in (True, False) if len(checker.members) > SMALL else (True,):
+        for strict in (True,) if free or len(checker.members) <= SMALL else (True, False):
             for found in known:
-                group.offer(found, free)
+                group.offer(found, strict)
     return _symmetry(checker, group.generators, group.table)
 
 

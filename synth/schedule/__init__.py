@@ -4,6 +4,7 @@ from synth.schedule.build import make_schedule
 from synth.schedule.compiled import CompiledTransfers, Timeline
 from synth.schedule.model import Schedule, Transfer
 from synth.schedule.simulate import compile_schedule, simulate, simulate_schedule
+from synth.schedule.steps import step_schedule
 from synth.schedule.time_model import BlockCosts, TimeModel
 
 __all__ = [
@@ -17,4 +18,5 @@ __all__ = [
     "make_schedule",
     "simulate",
     "simulate_schedule",
+    "step_schedule",
 ]

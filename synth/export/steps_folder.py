@@ -1,0 +1,50 @@
+"""Files of step-optimal schedules: facts, transfers, the program, and pictures of a single one."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from synth.export.plots import figure_files
+from synth.export.schedule_json import dump_schedule
+from synth.runtime import Runtime, file_of
+from synth.solver.send_times_solution import SendTimes
+from synth.solver.steps import StepFrontier
+from synth.solver.steps_solution import StepSolution
+
+
+def solution_files(solution: StepSolution | SendTimes, target: str) -> dict[str, bytes]:
+    """``steps.json``, ``schedule.json``, the verified program, ``summary.txt`` and the plots; nothing is written."""
+    schedule = solution.schedule()
+    runtime = Runtime(target, {})
+    name, text = file_of(runtime.program(runtime.draft(schedule)))
+    facts = solution.to_dict() | {"schedule": solution.sends_to_dict()}
+    return {
+        "steps.json": _json(facts),
+        "schedule.json": dump_schedule(schedule).encode(),
+        name: text.encode(),
+        "summary.txt": (solution.summary() + "\n").encode(),
+        **figure_files(schedule),
+    }
+
+
+def frontier_files(frontier: StepFrontier, target: str) -> dict[str, bytes]:
+    """``frontier.json``, and per point its steps, schedule and program with its numbers in front of their names."""
+    facts = frontier.to_dict()
+    for point_facts in facts["points"]:
+        del point_facts["solve_s"]
+    files = {"frontier.json": _json(facts)}
+    for point in frontier.points:
+        schedule, runtime = point.schedule(), Runtime(target, {})
+        name, text = file_of(runtime.program(runtime.draft(schedule)))
+        before = f"c{point.chunks}-s{point.steps}-r{point.rounds}."
+        files[before + "steps.json"] = _json(point.to_dict() | {"schedule": point.sends_to_dict()})
+        files[before + "schedule.json"] = dump_schedule(schedule).encode()
+        files[before + name] = text.encode()
+    return files
+
+
+def _json(facts: dict[str, Any]) -> bytes:
+    """JSON text without the time it took, so that the same input gives the same bytes."""
+    facts = {key: value for key, value in facts.items() if key != "solve_s"}
+    return (json.dumps(facts, ensure_ascii=False, indent=1) + "\n").encode()
