@@ -76,6 +76,7 @@ def plan_row(plans: list[synth.Plan], symmetry: str) -> Row:
         "peak_MB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
         "columns": plan.solver.columns,
         "routes": len(plan.routes),
+        "depth": plan.depth,
     }
 
 

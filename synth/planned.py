@@ -74,6 +74,7 @@ def result_dict(
         "alternatives_us": {name: span * 1e6 for name, span in plan.alternatives.items()},
         "bottleneck": list(plan.bottleneck),
         "routes": len(plan.routes),
+        "depth": plan.depth,
         "chunks_per_shard": after["chunks_per_shard"],
         "quantized_us": after["quantized_us"],
         "simulated_us": after["simulated_us"],

@@ -91,6 +91,12 @@ class Plan:
         choose = join_halves if self.demand.pattern == "allreduce" else used
         return self.columns.of(choose) if isinstance(self.columns, OrbitRoutes) else choose(self.columns)
 
+    @cached_property
+    def depth(self) -> int:
+        """Most hops one after the other on any route; 0 when nothing moves."""
+        routes = self.routes.representatives if isinstance(self.routes, OrbitRoutes) else self.routes
+        return max((route.depth for route in routes), default=0)
+
     @property
     def symmetry(self) -> tuple[tuple[int, ...], ...]:
         """Automorphisms that keep the plan: per generator, the number of the node that each node goes to."""

@@ -24,7 +24,7 @@ def facts(plan: Plan) -> list[tuple[str, str]]:
         ("status", f"{plan.status}, gap {plan.gap:.1e}"),
         ("time", f"{format_time(plan.time)} (bound {format_time(plan.bound)}), bandwidth only"),
         ("bandwidth", f"algorithm {plan.algbw / 1e9:.2f} GB/s, bus {busbw}"),
-        ("routes", f"{len(plan.routes)} ({plan.method})"),
+        ("routes", f"{len(plan.routes)} ({plan.method}), at most {plan.depth} hops deep"),
     ]
     out += [(f"as {method}", format_time(span)) for method, span in plan.alternatives.items()]
     if plan.bottleneck:
