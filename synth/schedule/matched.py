@@ -99,8 +99,9 @@ class Matcher:
         ups, downs = self._inward(seed), self._outward(seed)
         if ups is None or downs is None:
             return None
-        last = max((start for _, start in chain.from_iterable(ups)), default=0.0)
-        if self.demand.pattern == "allreduce":
+        if self.demand.pattern == "allreduce" and self.into is not None:
+            last = max((start for _, start in chain.from_iterable(ups)), default=0.0)
+            last += max(arc.seconds for arc in self.into)
             downs = [[(hop, last + start) for hop, start in tree] for tree in downs]
         return self._assembled(ups, downs)
 
