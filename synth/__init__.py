@@ -7,6 +7,7 @@ True
 """
 
 from synth.api import Result, solve, synthesize
+from synth.choice import Choice, fastest
 from synth.demand import COLLECTIVES, Demand, make_demand, read_matrix
 from synth.errors import (
     InfeasibleError,
@@ -26,6 +27,7 @@ from synth.topology import Link, Node, Resource, Topology, builtin, builtin_name
 __all__ = [
     "COLLECTIVES",
     "BlockCosts",
+    "Choice",
     "Demand",
     "InfeasibleError",
     "InvalidInputError",
@@ -46,6 +48,7 @@ __all__ = [
     "baselines",
     "builtin",
     "builtin_names",
+    "fastest",
     "load_topology",
     "lower",
     "make_demand",

@@ -16,7 +16,7 @@ import numpy as np
 
 from synth.demand.model import Demand
 from synth.formulation.columns import families_of
-from synth.formulation.network import Floats, Hop
+from synth.formulation.network import Hop
 from synth.formulation.pricing import Pricer
 from synth.formulation.routes import Route, link_bytes, routes_of_column
 from synth.schedule.time_model import TimeModel
@@ -132,7 +132,11 @@ def _key(route: Route) -> tuple[object, ...]:
 
 def _group(demand: Demand, route: Route) -> tuple[int, int, bool]:
     """Row that a route serves: its shard, and for an all-reduce the half of a meeting point."""
-    return (route.commodity, route.root, bool(route.reduce_hops)) if demand.pattern == "allreduce" else (route.commodity, 0, False)
+    return (
+        (route.commodity, route.root, bool(route.reduce_hops))
+        if demand.pattern == "allreduce"
+        else (route.commodity, 0, False)
+    )
 
 
 class _Master:
@@ -144,9 +148,7 @@ class _Master:
         self.shards = 1 if owner.meeting else len(owner.demand.commodities)
         need = [0.0 if owner.meeting else 1.0] * len(groups) + [1.0] * owner.meeting
         self.first = len(need)
-        self.lp = GrowingLp(
-            np.array(need + [-INFINITE] * rows), np.array([INFINITE] * len(need) + [0.0] * rows)
-        )
+        self.lp = GrowingLp(np.array(need + [-INFINITE] * rows), np.array([INFINITE] * len(need) + [0.0] * rows))
         self.lp.add([1.0], [(self.first + np.arange(rows), np.full(rows, -1.0))])
         if owner.meeting:
             points = sorted({root for _, root, _ in groups})

@@ -78,9 +78,7 @@ class Matcher:
         if self.demand.pattern == "allreduce":
             return [k for k in range(len(self.demand.ranks)) for _ in range(self.chunks)]
         place = {rank: k for k, rank in enumerate(self.demand.ranks)}
-        return [
-            place[item.root] for item, n in zip(self.demand.commodities, layout, strict=True) for _ in range(n)
-        ]
+        return [place[item.root] for item, n in zip(self.demand.commodities, layout, strict=True) for _ in range(n)]
 
     @property
     def least(self) -> float:
@@ -135,7 +133,14 @@ class Matcher:
             return []
         nodes, gpus = self.topology.nodes, self.topology.gpus
         rigid = frozenset(k for k, rank in enumerate(self.demand.ranks) if not nodes[gpus[rank]].relay)
-        return match(arcs, self.roots, len(self.demand.ranks), rigid, seed)
+        return match(arcs, self.roots, len(self.demand.ranks), rigid, seed, self._prices(arcs))
+
+    def _prices(self, arcs: Sequence[Arc]) -> list[float] | None:
+        """The prices that certify the reference's bound."""
+        if self.reference is None:
+            return None
+        prices = self.reference.network.link_prices(np.array(self.reference.prices))
+        return [float(sum(prices[link] for hop in arc.hops for link in hop.links)) for arc in arcs]
 
     def _assembled(self, ups: list[list[Timed]], downs: list[list[Timed]]) -> Schedule:
         chunk_bytes, layout = chunk_layout(self.demand, self.chunks)

@@ -17,9 +17,14 @@ import numpy as np
 from synth.formulation.network import Floats
 from synth.schedule.arcs import Arc
 
-Rule = Literal["rarest", "farthest"]
-RULES: Final[tuple[Rule, ...]] = ("rarest", "farthest")
-"""What an idle connection takes: the chunk with fewest copies, or that has farthest to go; seed k uses rule k mod 2."""
+Rule = Literal["scarcest", "rarest", "farthest", "thrifty"]
+RULES: Final[tuple[Rule, ...]] = ("scarcest", "rarest", "farthest", "thrifty")
+"""What an idle connection takes; seed k uses rule k mod 4.
+
+Rarest: the chunk with fewest copies. Scarcest: with fewest copies and connections that can bring it to the same place
+together, which leaves to others what only they can bring. Farthest: that has farthest to go. Thrifty: the scarcest
+among those that no cheaper connection can bring from a member that has it or will have it.
+"""
 # Events this close (part of a message's time) are one moment.
 _TIE: Final = 1e-9
 
@@ -34,7 +39,12 @@ class Send:
 
 
 def match(
-    arcs: Sequence[Arc], roots: Sequence[int], members: int, rigid: frozenset[int] = frozenset(), seed: int = 0
+    arcs: Sequence[Arc],
+    roots: Sequence[int],
+    members: int,
+    rigid: frozenset[int] = frozenset(),
+    seed: int = 0,
+    prices: Sequence[float] | None = None,
 ) -> list[Send] | None:
     """Bring every chunk to every member.
 
@@ -50,6 +60,12 @@ def match(
         Members that pass nothing on but what is theirs.
     seed
         Ties and the order of connections; also the rule (``RULES``).
+    prices
+        What a message on each connection costs, for the thrifty rule; default: the seconds that it takes.
+
+    Notes
+    -----
+    A connection waits rather than bring late what a busy one would still bring sooner.
 
     Returns
     -------
@@ -58,7 +74,7 @@ def match(
     """
     if members < 2 or not roots:
         return []
-    engine = _Matching(arcs, roots, members, rigid, seed)
+    engine = _Matching(arcs, roots, members, rigid, seed, prices or [arc.interval for arc in arcs])
     engine.run()
     return engine.sends if not any(engine.wanted) else None
 
@@ -89,7 +105,13 @@ def _least(inward: list[tuple[float, float]], need: int) -> float:
 
 class _Matching:
     def __init__(
-        self, arcs: Sequence[Arc], roots: Sequence[int], members: int, rigid: frozenset[int], seed: int
+        self,
+        arcs: Sequence[Arc],
+        roots: Sequence[int],
+        members: int,
+        rigid: frozenset[int],
+        seed: int,
+        prices: Sequence[float],
     ) -> None:
         self.arcs, self.rule = arcs, RULES[seed % len(RULES)]
         self.shuffle = random.Random(seed)
@@ -101,6 +123,9 @@ class _Matching:
         self.lacks = np.ones((members, count), dtype=bool)
         self.rigid = rigid
         self.copies = np.ones(count)
+        self.prices, self.slack = prices, _TIE * max(prices, default=0.0)
+        self.cheapest = np.full((members, count), np.inf)  # price at which a member can get a chunk
+        self.suppliers = np.zeros((members, count))  # connections that can bring a member a chunk
         self.hops = _distances(arcs, members)
         self.near = self.hops[list(roots)].copy()  # per chunk and member: seconds from the nearest that has it
         self.far = self.near.max(axis=1)
@@ -134,6 +159,11 @@ class _Matching:
         self.wanted[member] &= ~(1 << chunk)
         self.lacks[member, chunk] = False
         self.copies[chunk] += 1
+        if self.rule in ("scarcest", "thrifty") and member not in self.rigid:
+            for k in self.out[member]:
+                dst = self.arcs[k].dst
+                self.suppliers[dst, chunk] += 1
+                self.cheapest[dst, chunk] = min(self.cheapest[dst, chunk], self.prices[k])
         if self.rule == "farthest":
             np.minimum(self.near[chunk], self.hops[member], out=self.near[chunk])
             self.far[chunk] = self.near[chunk].max()
@@ -191,20 +221,23 @@ class _Matching:
         found = np.flatnonzero(self.has[arc.src] & self.lacks[arc.dst])
         if self.waits and self.wanted[arc.dst].bit_count() <= len(self.into[arc.dst]):
             found = np.array([c for c in found.tolist() if not self._sooner(k, c, now)], dtype=np.int64)
+        if self.waits and self.rule == "thrifty":
+            found = found[self.prices[k] <= self.cheapest[arc.dst, found] + self.slack]
         if not len(found):
             return -1
-        score = self.noise.random(len(found))
-        if self.rule == "rarest":
-            score += self.copies[found]
-        else:
-            score = (score + self.copies[found]) * self.tie - self.far[found]
+        score = self.noise.random(len(found)) + self.copies[found]
+        if self.rule == "farthest":
+            score = score * self.tie - self.far[found]
+        elif self.rule != "rarest":
+            score += self.suppliers[arc.dst, found]
         return int(found[score.argmin()])
 
     def _sooner(self, k: int, chunk: int, now: float) -> bool:
         """Whether another connection of the far end would bring the chunk sooner, though it is busy now."""
         arrival = now + self.arcs[k].seconds
         return any(
-            self.has[self.arcs[j].src, chunk] and max(now, self._idle_from(j)) + self.arcs[j].seconds < arrival - self.tie
+            self.has[self.arcs[j].src, chunk]
+            and max(now, self._idle_from(j)) + self.arcs[j].seconds < arrival - self.tie
             for j in self.into[self.arcs[k].dst]
             if j != k
         )
