@@ -62,8 +62,8 @@ class Choice:
 
     @property
     def gap(self) -> float:
-        """(time - bound) / time."""
-        return (self.seconds - self.bound.seconds) / self.seconds if self.seconds > 0 else 0.0
+        """(time - bound) / time, 0 or more."""
+        return max(0.0, 1.0 - self.bound.seconds / self.seconds) if self.seconds > 0 else 0.0
 
     @property
     def table(self) -> pd.DataFrame:

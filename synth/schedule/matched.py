@@ -1,4 +1,4 @@
-"""Matchings as schedules: all-gather as it is, reduce-scatter on the reversed machine, all-reduce as one after the other."""
+"""Matchings as schedules: all-gather as it is, reduce-scatter run backwards, all-reduce as one after the other."""
 
 from __future__ import annotations
 
