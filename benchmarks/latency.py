@@ -66,7 +66,7 @@ def main() -> None:
             topology, collective, size, model=model, seeds=asked.seeds, time_limit=asked.time_limit, target=asked.target
         )
         ours, bound = choice.seconds * 1e6, choice.bound.seconds * 1e6
-        verdict = "yes" if ours <= theirs * (1 + 5e-5) else "NO"
+        verdict = "yes" if round(ours, len(f"{theirs:g}".partition(".")[2]) or 1) <= theirs else "NO"
         print(
             f"{name.split(',')[0]:22} {collective:10} {size:7.0e} {mode:9} {ours:11.3f} {theirs:11.3f} {bound:11.3f} "
             f"{verdict:3} {ours / bound:6.3f}  {choice.winner.rival} {choice.schedule.chunks_per_shard} "

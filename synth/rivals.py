@@ -14,7 +14,6 @@ from synth.schedule.baselines import BASELINES, baseline
 from synth.schedule.depth_priced import DepthPricer
 from synth.schedule.justify import justified
 from synth.schedule.matched import Matcher
-from synth.schedule.matching import RULES
 from synth.schedule.quantise import chunk_layout
 from synth.solver import Plan
 from synth.topology import Topology
@@ -23,9 +22,10 @@ CHUNKS: Final = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 """Chunks per shard that the rivals try."""
 # A schedule may have so many transfers; a machine file of more is rarely loaded.
 MOST_TRANSFERS: Final = 20_000
-# A rival goes on to more chunks until so many in a row were no better; a count that starts so far off gets no more.
+# A rival goes on to more chunks until so many in a row were no better.
 PATIENCE: Final = 3
-HOPELESS: Final = 1.1
+# Chunk counts for which the matching tries all seeds.
+FINALISTS: Final = 3
 # Rounds of forward-backward improvement for schedules that are at most so far from the best.
 ROUNDS: Final = 8
 WORTHWHILE: Final = 1.3
@@ -100,30 +100,34 @@ Rival = Callable[[Search], Iterator[Candidate]]
 
 
 def matchings(search: Search) -> Iterator[Candidate]:
-    """Greedy link-chunk matching (:mod:`synth.schedule.matching`): the best seed of each chunk count."""
+    """Greedy link-chunk matching (:mod:`synth.schedule.matching`): one seed for all chunk counts, all for the best."""
+    tried: list[tuple[Candidate, Matcher]] = []
     for chunks in CHUNKS:
-        try:
-            matcher = Matcher.make(search.topology, search.demand, chunks, search.model, search.plan)
-        except NotExpressibleError:
-            return
-        if matcher.transfers > MOST_TRANSFERS and chunks > 1:
-            return
-        if search.over or matcher.least >= search.best * (1 - _EQUAL):
-            continue
-        best: Candidate | None = None
-        for seed in range(search.seeds):
-            schedule = matcher.schedule(seed)
-            if schedule is None:
-                break
-            found = search.judged("matching", schedule, improve=search.demand.pattern == "allreduce" or seed == 0)
-            if best is None or found.seconds < best.seconds * (1 - _EQUAL):
-                best = found
+        matcher = _matcher(search, chunks)
+        if matcher is None or search.over:
+            break
+        schedule = matcher.schedule(0) if matcher.least < search.best * (1 - _EQUAL) else None
+        if schedule is not None:
+            tried.append((search.judged("matching", schedule, improve=False), matcher))
+    tried.sort(key=lambda pair: pair[0].seconds)
+    for place, (best, matcher) in enumerate(tried):
+        for seed in range(1, search.seeds if place < FINALISTS else 1):
             if search.over or best.seconds <= matcher.least * (1 + _EQUAL):
                 break
-            if seed + 1 == len(RULES) and best.seconds > HOPELESS * search.best:
-                break
-        if best is not None:
-            yield best
+            schedule = matcher.schedule(seed)
+            found = best if schedule is None else search.judged("matching", schedule, improve=False)
+            if found.seconds < best.seconds * (1 - _EQUAL):
+                best = found
+        yield search.judged("matching", best.schedule, improve=place < FINALISTS)
+
+
+def _matcher(search: Search, chunks: int) -> Matcher | None:
+    """None where matching is not for the collective, or too large."""
+    try:
+        matcher = Matcher.make(search.topology, search.demand, chunks, search.model, search.plan)
+    except NotExpressibleError:
+        return None
+    return matcher if chunks == 1 or matcher.transfers <= MOST_TRANSFERS else None
 
 
 def libraries(search: Search) -> Iterator[Candidate]:

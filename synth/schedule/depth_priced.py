@@ -107,6 +107,9 @@ class DepthPricer:
             for route, share in zip(lp.routes, solution.values[lp.fixed :], strict=False)
             if share > 1e-9 or lp.reduced(solution, route) <= NEAR
         ]
+        if self.meeting:  # a meeting point is of use only with both its halves
+            used = {half: {r.root for r in kept if bool(r.copy_hops) == half and r.share > 0} for half in (True, False)}
+            kept = [route for route in kept if route.root in used[True] & used[False]]
         total: dict[int, float] = {}
         for route in kept:
             if not (self.meeting and route.copy_hops):
