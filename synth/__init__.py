@@ -8,6 +8,7 @@ True
 
 from synth.api import Result, solve, synthesize
 from synth.api_steps import send_time_optimum, step_frontier, step_optimum
+from synth.choice import Choice, fastest
 from synth.demand import COLLECTIVES, Demand, make_demand, read_matrix
 from synth.errors import (
     InfeasibleError,
@@ -27,6 +28,7 @@ from synth.topology import Link, Node, Resource, Topology, builtin, builtin_name
 __all__ = [
     "COLLECTIVES",
     "BlockCosts",
+    "Choice",
     "Demand",
     "InfeasibleError",
     "InvalidInputError",
@@ -47,6 +49,7 @@ __all__ = [
     "baselines",
     "builtin",
     "builtin_names",
+    "fastest",
     "load_topology",
     "lower",
     "make_demand",

@@ -1,4 +1,4 @@
-"""The command line: ``synth solve | verify | run | simulate | calibrate | baselines | topology | plot | study ...``.
+"""The command line: ``synth solve | verify | run | simulate | calibrate | baselines | fastest | topology | plot ...``.
 
 The exit code says how it ended (see errors.py).
 """
@@ -14,6 +14,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from synth.cli_fastest import register as register_fastest
 from synth.cli_simulate import register
 from synth.cli_steps import steps
 from synth.cli_study import study_app
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 app.add_typer(topology_app, name="topology")
 register(app)
+register_fastest(app)
 app.add_typer(study_app, name="study")
 app.command()(steps)
 

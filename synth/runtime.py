@@ -90,6 +90,10 @@ class Runtime:
         sms = self.options.get("sms")
         return MscclppLimits() if sms is None else MscclppLimits(max_blocks=sms)
 
+    def lowered(self, schedule: Schedule) -> AnyProgram:
+        """The verified program of a schedule as it is; NotExpressibleError when it breaks a limit."""
+        return self.program(self._draft_of()(schedule))
+
     def program(self, draft: AnyDraft) -> AnyProgram:
         """The verified program of a draft."""
         if isinstance(draft, MscclppDraft):

@@ -40,7 +40,7 @@ def build(topology: Topology, demand: Demand, recipe: Recipe, chunks: int, refer
     chunk_bytes, shard_chunks = chunk_layout(demand, chunks)
     parts = _parts(topology, demand, recipe, shard_chunks)
     pairs = [(replace(route, share=n / shard_chunks[route.commodity]), n) for route, _, n in parts if n]
-    plan = _plan(topology, demand, [route for route, _ in pairs], reference)
+    plan = plan_of_routes(topology, demand, [route for route, _ in pairs], reference)
     loads = np.zeros(len(topology.links))
     for route, n in pairs:
         for hop in route.hops:
@@ -94,7 +94,7 @@ def _part(commodity: int, root: int, ups: list[Stepped], downs: list[Stepped], c
     return route, steps, count
 
 
-def _plan(topology: Topology, demand: Demand, routes: Sequence[Route], reference: Plan | None) -> Plan:
+def plan_of_routes(topology: Topology, demand: Demand, routes: Sequence[Route], reference: Plan | None) -> Plan:
     """The routes as a plan; its bound is the reference's, or what one GPU's links must carry."""
     network = Network(topology)
     load = network.row_bytes(link_bytes(network, demand, routes))
