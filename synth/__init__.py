@@ -20,6 +20,7 @@ from synth.program import Program, lower, verify
 from synth.schedule import BlockCosts, Schedule, TimeModel, make_schedule, simulate_schedule
 from synth.schedule.baselines import baseline, baselines
 from synth.simulation import simulate_program
+from synth.size_sweep import Sweep, sweep
 from synth.solver import Plan
 from synth.topology import Link, Node, Resource, Topology, builtin, builtin_names, load_topology, resolve
 
@@ -38,6 +39,7 @@ __all__ = [
     "Resource",
     "Result",
     "Schedule",
+    "Sweep",
     "SynthError",
     "TimeModel",
     "Topology",
@@ -55,6 +57,7 @@ __all__ = [
     "simulate_program",
     "simulate_schedule",
     "solve",
+    "sweep",
     "synthesize",
     "verify",
 ]

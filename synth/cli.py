@@ -1,4 +1,4 @@
-"""The command line: ``synth solve | verify | run | simulate | calibrate | baselines | topology | plot | study ...``.
+"""The command line: ``synth solve | verify | run | simulate | calibrate | baselines | sweep | topology | study ...``.
 
 The exit code says how it ended (see errors.py).
 """
@@ -17,6 +17,7 @@ from rich.table import Table
 from synth.cli_simulate import register
 from synth.cli_study import study_app
 from synth.cli_support import matrix_from, parse_ranks, progress, say, shortened, write_lp_file
+from synth.cli_sweep import sweep
 from synth.cli_topology import topology_app
 from synth.errors import InvalidInputError, SynthError, VerificationError
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 app.add_typer(topology_app, name="topology")
 register(app)
+app.command()(sweep)
 app.add_typer(study_app, name="study")
 
 PLOTS = ("topology", "splits", "utilisation", "timeline", "overview")

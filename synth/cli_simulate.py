@@ -23,9 +23,10 @@ def register(app: typer.Typer) -> None:
         app.command()(command)
 
 
-def _model(
+def model_of(
     alpha: str, sharing: str = "order", start: str = "0 us", hop: str = "0 us", overhead: str = "0 us"
 ) -> TimeModel:
+    """The time model of the options."""
     from synth.schedule.time_model import TimeModel
     from synth.units import parse_time
 
@@ -73,7 +74,7 @@ def simulate(
     reference = None
     if certify and claim.collective in EVEN:
         reference = solve(machine, claim.collective, float(sizes[-1]), root=claim.root)
-    model = _model(alpha_mode, "fifo", start, hop_latency, overhead)
+    model = model_of(alpha_mode, "fifo", start, hop_latency, overhead)
     rows = simulate_program(draft, machine, sizes, costs=costs, model=model, target=runtime, reference=reference)
     if as_json:
         say(
@@ -127,7 +128,7 @@ def baselines(
 
     machine = resolve(topology)
     demand = make_demand(machine, collective, size, root=root)
-    model = _model(alpha_mode, sharing, start, hop_latency, overhead)
+    model = model_of(alpha_mode, sharing, start, hop_latency, overhead)
     plan = solve(machine, demand)
     made = make(machine, demand, chunks=chunks, model=model, reference=plan)
     bound = plan_bound(plan, None, model)

@@ -121,14 +121,19 @@ class Sweep:
         """One row per size: the best schedule, the file's, the bound, and what a library's algorithm would take."""
         import pandas as pd  # slow to import, and the command line may not need it
 
-        return pd.DataFrame([self._row(k) for k in range(len(self.sizes))])
+        return pd.DataFrame(self.rows)
+
+    @cached_property
+    def rows(self) -> list[dict[str, Any]]:
+        """The table's rows as objects."""
+        return [self._row(k) for k in range(len(self.sizes))]
 
     def _row(self, k: int) -> dict[str, Any]:
         names = list(self.candidates)
         number, chosen = next((i, r) for i, r in enumerate(self.ranges, 1) if r.swept[0] <= k < r.swept[1])
         best, size = int(np.argmin(self.usable[:, k])), self.sizes[k]
         time = float(self.times[names.index(chosen.name), k])
-        known = self.library_rows
+        known = [row for row in self.library_rows if np.isfinite(self.times[row, k])]
         fastest = known[int(np.argmin(self.times[known, k]))] if known else None
         library = None if fastest is None else float(self.times[fastest, k])
         return {
@@ -185,7 +190,7 @@ class Sweep:
             "tolerance": self.tolerance,
             "worst_excess": self.worst_excess,
             "files": [{"file": self.file_name(k), **r.to_dict()} for k, r in enumerate(self.ranges)],
-            "sizes": self.table.to_dict("records"),
+            "sizes": self.rows,
         }
 
     def file_name(self, k: int) -> str:

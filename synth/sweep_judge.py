@@ -190,9 +190,7 @@ def sweep_sizes(sizes: str | Iterable[int], points_per_octave: int, unit: int) -
         exact = parse_sizes(sizes)
     else:
         (end,) = parse_sizes(sizes.partition(":")[2])
-        points = [
-            size * 2 ** (k / points_per_octave) for size in parse_sizes(sizes) for k in range(points_per_octave)
-        ]
+        points = [size * 2 ** (k / points_per_octave) for size in parse_sizes(sizes) for k in range(points_per_octave)]
         return tuple(sorted({unit * _rounded(int(point / unit)) for point in points if point <= end}))
     return tuple(sorted({unit * max(1, int(size) // unit) for size in exact}))
 

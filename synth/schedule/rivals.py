@@ -23,9 +23,7 @@ from synth.solver.plan import Plan
 #: Transfers beyond which a finer schedule is not made.
 MOST_TRANSFERS: Final = 4_000
 #: Chunk counts that always are tried: those that buffers of 2^k elements divide into.
-EVEN_CHUNKS: Final = (1, 2, 4, 8, 16, 32)
-#: Largest of them for which a plan is rounded on its own; more are made by cutting its chunks.
-MOST_ROUNDED: Final = 16
+EVEN_CHUNKS: Final = (1, 2, 4, 8, 16, 32, 64)
 #: Numbers of shallow trees per shard, and hops by which they may be deeper than they must be.
 SHALLOW: Final = (1, 2, 4)
 SLACK: Final = (0, 1)
@@ -88,13 +86,15 @@ def planned(instance: Instance) -> dict[str, Schedule]:
 
 def _splits(plan: Plan) -> Iterator[Split]:
     found: dict[int, Split] = {}
-    for chunks in (None, *(n for n in EVEN_CHUNKS if n <= MOST_ROUNDED)):
+    for chunks in (*EVEN_CHUNKS, None):
+        if 1 in found and (chunks or 1) * _transfers(plan, found[1]) > MOST_TRANSFERS:
+            continue
         try:
             split = quantise(plan, chunks)
         except LimitReachedError:
             continue
         found.setdefault(split.chunks, split)
-        while chunks in (None, MOST_ROUNDED) and 2 * _transfers(plan, split) <= MOST_TRANSFERS:
+        while chunks is None and 2 * _transfers(plan, split) <= MOST_TRANSFERS:
             split = split.refined(2)
             found.setdefault(split.chunks, split)
     for chunks in sorted(found):

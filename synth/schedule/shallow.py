@@ -81,11 +81,7 @@ def _tree(
     depth, edges = {root: 0}, []
     while len(depth) < len(distance):
         a, b = min(
-            (
-                (a, b)
-                for a, b in rates
-                if a in depth and b not in depth and depth[a] < distance[b] + slack
-            ),
+            ((a, b) for a, b in rates if a in depth and b not in depth and depth[a] < distance[b] + slack),
             key=lambda pair: ((used[pair] + 1) / rates[pair], depth[pair[0]], pair),
         )
         depth[b] = depth[a] + 1

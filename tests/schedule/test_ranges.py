@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from itertools import combinations, product
+from itertools import combinations, pairwise, product
 
 import numpy as np
 import pytest
@@ -59,13 +59,13 @@ def every_choice(times: Floats, most: int) -> list[tuple[int, float, float]]:
     """(segments, largest excess, sum of excesses) of every way to cut and to fill."""
     over = times / times.min(axis=0) - 1
     rows, columns = over.shape
-    out = []
+    out: list[tuple[int, float, float]] = []
     for m in range(1, min(most, columns) + 1):
         for cuts in combinations(range(1, columns), m - 1):
             edges = (0, *cuts, columns)
             for who in product(range(rows), repeat=m):
                 parts = [over[k, a:b] for k, a, b in zip(who, edges, edges[1:], strict=False)]
-                out.append((m, max(p.max() for p in parts), sum(p.sum() for p in parts)))
+                out.append((m, max(float(p.max()) for p in parts), sum(float(p.sum()) for p in parts)))
     return out
 
 
@@ -88,4 +88,4 @@ def test_no_choice_is_better(times: Floats, tolerance: float, most: int) -> None
     assert max(s.excess for s in segments) <= limit + 1e-9
     assert sum(p.sum() for p in parts) == pytest.approx(min(c[2] for c in allowed if c[0] == fewest), abs=1e-9)
     # Neighbours differ: else one segment less would do.
-    assert all(a.candidate != b.candidate for a, b in zip(segments, segments[1:], strict=False))
+    assert all(a.candidate != b.candidate for a, b in pairwise(segments))
