@@ -308,7 +308,8 @@ def sweep(
     report("solving the linear program")
     plan = solve(machine, make_demand(machine, collective, points[-1], ranks=ranks, root=root), **options)
     report("making rivals")
-    anchors = (float(points[0]), float(np.sqrt(float(points[0]) * points[-1])), float(points[-1]))
+    # In between, where latency and bandwidth both count, and at the end, where bandwidth alone does.
+    anchors = (float(np.sqrt(float(points[0]) * points[-1])), float(points[-1]))
     candidates = judge.candidates(rivals(Instance(plan, tuple(dict.fromkeys(anchors))), makers))
     times = times_of(candidates.values(), points, report)
     report("lowering and verifying")

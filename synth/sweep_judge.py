@@ -11,6 +11,7 @@ import numpy as np
 from synth.errors import InvalidInputError, NotExpressibleError, VerificationError
 from synth.formulation.network import Floats
 from synth.program import Draft, Target, make_draft
+from synth.program.claims import claim_of
 from synth.program.deadlocks import UNLIMITED, deadlock_free_max_bytes
 from synth.program.limits import limit_faults
 from synth.program.selection import count_rule
@@ -101,7 +102,7 @@ class Candidate:
 
     def served(self, size: int, element_bytes: int) -> bool:
         """Whether the runtime gives a call of this size to the program: its element count divides into the chunks."""
-        claim = self.draft.semantics
+        claim = claim_of(self.schedule)
         if not element_bytes or claim.collective not in EVEN:
             return True
         ranks = claim.ngpus if claim.collective in SHARDED else 1

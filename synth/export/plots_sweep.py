@@ -19,8 +19,8 @@ from synth.units import format_size
 if TYPE_CHECKING:
     from synth.size_sweep import Sweep
 
-#: Labels of the Pareto front that fit without touching.
-MOST_LABELS = 8
+#: Points of the Pareto front this close (relative) share one label.
+CLOSE = 0.06
 
 
 def plot_bandwidths(sweep: Sweep, ax: Axes | None = None) -> Axes:
@@ -84,7 +84,7 @@ def plot_front(sweep: Sweep, ax: Axes | None = None) -> Axes:
     ax.scatter(latency[library], bandwidth[library], s=12, color="#999999", label="baselines")
     front = sweep.front
     ax.step(latency[front], bandwidth[front], where="post", color=INK, lw=1.2, marker="o", ms=4, label="Pareto front")
-    for k in front[:: max(1, -(-len(front) // MOST_LABELS))]:
+    for k in _apart(front, latency, bandwidth):
         place = (latency[k], bandwidth[k])
         ax.annotate(label(names[k]), place, (5, -9), textcoords="offset points", fontsize=7, color=INK)
     chosen = [names.index(span.name) for span in sweep.ranges]
@@ -98,6 +98,10 @@ def plot_front(sweep: Sweep, ax: Axes | None = None) -> Axes:
         label="in a file",
     )
     ax.set(xscale="log", yscale="log")
+    for axis in (ax.xaxis, ax.yaxis):
+        axis.set_major_formatter("{x:g}")
+        axis.set_minor_formatter("{x:g}")
+    ax.tick_params(which="both", labelsize=8)
     ax.set_xlabel(f"time at {format_size(sweep.sizes[0])} (us)")
     ax.set_ylabel(f"algorithm bandwidth at {format_size(sweep.sizes[-1])} (GB/s)")
     ax.legend(fontsize=8, frameon=False, labelcolor=INK)
@@ -118,6 +122,18 @@ def sweep_files(sweep: Sweep) -> dict[str, bytes]:
 def _headline(sweep: Sweep) -> str:
     demand = sweep.plan.demand
     return f"{demand.collective} on {label(sweep.plan.topology.name, 40)} for {sweep.judge.target.name}"
+
+
+def _apart(front: list[int], latency: Floats, bandwidth: Floats) -> list[int]:
+    """Points of the front whose labels do not touch, those of the highest bandwidth first."""
+    kept: list[int] = []
+    for k in reversed(front):
+        near = [
+            abs(latency[k] / latency[j] - 1) < CLOSE and abs(bandwidth[k] / bandwidth[j] - 1) < CLOSE for j in kept
+        ]
+        if not any(near):
+            kept.append(k)
+    return kept
 
 
 def _kind(rival: str) -> str | None:

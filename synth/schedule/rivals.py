@@ -132,7 +132,8 @@ def libraries(instance: Instance) -> dict[str, Schedule]:
 def _pieces(out: dict[str, Schedule], instance: Instance, name: str, recipe: Recipe) -> None:
     """A recipe at rising chunk counts, until there are too many transfers."""
     whole = {recipe.variants * pieces for pieces in EVEN_CHUNKS}
-    for count in [recipe.variants] if recipe.stepped else sorted(whole.union(EVEN_CHUNKS)):
+    counts = sorted(n for n in whole.union(EVEN_CHUNKS) if n >= recipe.variants)
+    for count in [recipe.variants] if recipe.stepped else counts:
         most = 0
         for at in instance.plans:
             try:
