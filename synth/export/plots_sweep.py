@@ -128,9 +128,7 @@ def _apart(front: list[int], latency: Floats, bandwidth: Floats) -> list[int]:
     """Points of the front whose labels do not touch, those of the highest bandwidth first."""
     kept: list[int] = []
     for k in reversed(front):
-        near = [
-            abs(latency[k] / latency[j] - 1) < CLOSE and abs(bandwidth[k] / bandwidth[j] - 1) < CLOSE for j in kept
-        ]
+        near = [abs(latency[k] / latency[j] - 1) < CLOSE and abs(bandwidth[k] / bandwidth[j] - 1) < CLOSE for j in kept]
         if not any(near):
             kept.append(k)
     return kept
