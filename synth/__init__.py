@@ -22,6 +22,7 @@ from synth.program import Program, lower, verify
 from synth.schedule import BlockCosts, Schedule, TimeModel, make_schedule, simulate_schedule, step_schedule
 from synth.schedule.baselines import baseline, baselines
 from synth.simulation import simulate_program
+from synth.size_sweep import Sweep, sweep
 from synth.solver import Plan
 from synth.topology import Link, Node, Resource, Topology, builtin, builtin_names, load_topology, resolve
 
@@ -41,6 +42,7 @@ __all__ = [
     "Resource",
     "Result",
     "Schedule",
+    "Sweep",
     "SynthError",
     "TimeModel",
     "Topology",
@@ -63,6 +65,7 @@ __all__ = [
     "step_frontier",
     "step_optimum",
     "step_schedule",
+    "sweep",
     "synthesize",
     "verify",
 ]

@@ -1,4 +1,4 @@
-"""The command line: ``synth solve | verify | run | simulate | calibrate | baselines | fastest | topology | plot ...``.
+"""The command line: ``synth solve | verify | run | simulate | fastest | sweep | steps | topology | study | plot ...``.
 
 The exit code says how it ended (see errors.py).
 """
@@ -19,6 +19,7 @@ from synth.cli_simulate import register
 from synth.cli_steps import steps
 from synth.cli_study import study_app
 from synth.cli_support import matrix_from, parse_ranks, progress, say, shortened, write_lp_file
+from synth.cli_sweep import sweep
 from synth.cli_topology import topology_app
 from synth.errors import InvalidInputError, SynthError, VerificationError
 
@@ -30,6 +31,7 @@ app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_
 app.add_typer(topology_app, name="topology")
 register(app)
 register_fastest(app)
+app.command()(sweep)
 app.add_typer(study_app, name="study")
 app.command()(steps)
 

@@ -46,7 +46,7 @@ def write_text(path: str | Path, text: str) -> None:
 
 
 def write_files(folder: Path, files: Mapping[str, bytes]) -> list[Path]:
-    """Write several files into a folder (made if need be): all of them or none.
+    """Write several files into a folder (made if need be, and folders in it that names lead to): all or none.
 
     Raises
     ------
@@ -54,7 +54,8 @@ def write_files(folder: Path, files: Mapping[str, bytes]) -> list[Path]:
         When the folder or a file cannot be written.
     """
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        for place in {folder, *((folder / name).parent for name in files)}:
+            place.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InvalidInputError(f"{folder}: cannot be made: {error.strerror}") from error
     with contextlib.ExitStack() as stack:

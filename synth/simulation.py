@@ -124,15 +124,20 @@ def _bound(
     if claim.collective not in EVEN or (claim.root is None and claim.collective in ("broadcast", "reduce")):
         return None, 0.0
     demand = make_demand(program.topology, claim.collective, float(size), ranks=member_ranks(claim), root=claim.root)
-    whole = replace(
+    whole = with_costs(model, costs)
+    if reference is not None:
+        return plan_bound(reference, float(size), whole).seconds, demand.bus_factor
+    return latency_bound(program.topology, demand, whole).seconds, demand.bus_factor
+
+
+def with_costs(model: TimeModel, costs: BlockCosts) -> TimeModel:
+    """A model for lower bounds of programs: what every message of a block costs at least counts for its hop."""
+    return replace(
         model,
         start=model.start + costs.start,
         hop_latency=model.hop_latency + costs.latency,
         overhead=model.overhead + costs.overhead,
     )
-    if reference is not None:
-        return plan_bound(reference, float(size), whole).seconds, demand.bus_factor
-    return latency_bound(program.topology, demand, whole).seconds, demand.bus_factor
 
 
 def parse_sizes(text: str) -> list[int]:

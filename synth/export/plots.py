@@ -90,7 +90,7 @@ def figure_files(schedule: Schedule) -> dict[str, bytes]:
     files = plan_files(schedule.plan)
     with matplotlib.style.context("default", after_reset=True):
         return files | {
-            "timeline.png": _file(10, 2.4 + 0.16 * min(max(rows, 6), 64), lambda ax: plot_timeline(schedule, ax)),
+            "timeline.png": drawn(10, 2.4 + 0.16 * min(max(rows, 6), 64), lambda ax: plot_timeline(schedule, ax)),
             "overview.png": png_bytes(overview(schedule)),
         }
 
@@ -100,13 +100,14 @@ def plan_files(plan: Plan) -> dict[str, bytes]:
     bars = len(split_bars(plan)[0])
     with matplotlib.style.context("default", after_reset=True):
         return {
-            "topology.png": _file(9, 7.5, lambda ax: plot_topology(plan, ax)),
-            "splits.png": _file(9, 2.2 + 0.22 * min(max(bars, 4), 64), lambda ax: plot_splits(plan, ax)),
-            "utilisation.png": _file(9, 7.5, lambda ax: plot_utilisation(plan, ax)),
+            "topology.png": drawn(9, 7.5, lambda ax: plot_topology(plan, ax)),
+            "splits.png": drawn(9, 2.2 + 0.22 * min(max(bars, 4), 64), lambda ax: plot_splits(plan, ax)),
+            "utilisation.png": drawn(9, 7.5, lambda ax: plot_utilisation(plan, ax)),
         }
 
 
-def _file(width: float, height: float, draw: Callable[[Axes], Any]) -> bytes:
+def drawn(width: float, height: float, draw: Callable[[Axes], Any]) -> bytes:
+    """PNG of one pair of axes on a figure of that many inches."""
     figure = Figure(figsize=(width, height), layout="constrained")
     FigureCanvasAgg(figure)
     draw(figure.subplots())
