@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from synth.demand import Demand, make_demand
 from synth.errors import InvalidInputError
+from synth.planned import Planned, result_dict
 from synth.program import Program
 from synth.report import result_facts
 from synth.runtime import AnyProgram, Runtime, facts_of, file_of, target_names
@@ -19,8 +20,6 @@ from synth.solver import Plan, Progress
 from synth.solver import solve as solve_plan
 from synth.solver.summary import aligned, html_table
 from synth.topology import PathGroup, Topology, check_steps, rented, resolve, select_paths
-
-FORMAT = "synth-result/1"
 
 
 @dataclass(frozen=True)
@@ -68,38 +67,15 @@ class Result:
 
     def to_dict(self) -> dict[str, Any]:
         """The ``synth-result/1`` object of the CLI's ``--json``."""
-        plan, schedule = self.plan, self.schedule
-        busbw, facts = plan.busbw, facts_of(self.program)
-        return {
-            "format": FORMAT,
-            "topology": plan.topology.name,
-            "collective": plan.demand.collective,
-            "ranks": list(plan.demand.ranks),
-            "size_bytes": plan.demand.size_bytes,
-            "status": plan.status,
-            "bound_us": plan.bound * 1e6,
-            "plan_us": plan.time * 1e6,
-            "gap": plan.gap,
-            "method": plan.method,
-            "alternatives_us": {name: span * 1e6 for name, span in plan.alternatives.items()},
-            "bottleneck": list(plan.bottleneck),
-            "routes": len(plan.routes),
+        schedule, facts = self.schedule, facts_of(self.program)
+        after = {
             "chunks_per_shard": schedule.chunks_per_shard,
             "quantized_us": schedule.quantized * 1e6,
             "simulated_us": schedule.simulated * 1e6,
-            "algbw_GBps": plan.algbw / 1e9,
-            "busbw_GBps": None if busbw is None else busbw / 1e9,
             "target": facts.target,
             "active_bytes": [facts.low, facts.high],
-            "timings_s": dict(self.timings),
-            "solver": {
-                "engine": plan.solver.engine,
-                "version": plan.solver.version,
-                "iterations": plan.solver.iterations,
-                "columns": plan.solver.columns,
-            },
-            "files": dict(self.files),
         }
+        return result_dict(self.plan, after, self.timings, self.files)
 
     def summary(self) -> str:
         """A few aligned lines for a person."""
@@ -198,6 +174,15 @@ def solve(
     given: dict[str, Any] = {"ranks": ranks, "root": root, "matrix": matrix, "shards": shards, "relay": relay}
     machine, demand = instance(topology, collective, size, paths=paths, capacities=capacities, **given)
     return solve_plan(machine, demand, gap=gap, time_limit=time_limit, progress=progress, symmetry=symmetry)
+
+
+def plan_only(
+    topology: Topology | str, collective: str | Demand, size: float | str | None = None, **options: Any
+) -> Planned:
+    """Run the line up to the plan, with the same options as :func:`solve`; the plan can be written with its plots."""
+    began = time.monotonic()
+    plan = solve(topology, collective, size, **options)
+    return Planned(plan, {**plan.timings, "total": time.monotonic() - began})
 
 
 def synthesize(

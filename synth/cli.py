@@ -1,4 +1,4 @@
-"""The command line: ``synth solve | verify | run | targets | topology | plot``.
+"""The command line: ``synth solve | verify | run | targets | topology | plot | study``.
 
 The exit code says how it ended (see errors.py).
 """
@@ -8,18 +8,24 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
+from synth.cli_study import study_app
 from synth.cli_support import matrix_from, parse_ranks, progress, say, shortened, write_lp_file
 from synth.cli_topology import topology_app
 from synth.errors import InvalidInputError, SynthError, VerificationError
 
+if TYPE_CHECKING:
+    from synth.api import Result
+    from synth.planned import Planned
+
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 app.add_typer(topology_app, name="topology")
+app.add_typer(study_app, name="study")
 
 PLOTS = ("topology", "splits", "utilisation", "timeline", "overview")
 INTERRUPTED = 130
@@ -72,10 +78,12 @@ def solve(
     gap: Annotated[float, typer.Option(help="Relative gap at which a plan counts as optimal.")] = 1e-6,
     time_limit: Annotated[str, typer.Option(help="Wall-clock limit of the solve, such as 60s.")] = "60s",
     out: Annotated[Path | None, typer.Option(help="Folder for plan, schedule, XML and plots.")] = None,
+    plan_only: Annotated[bool, typer.Option("--plan-only", help="Stop at the plan: no schedule, no program.")] = False,
     write_lp: Annotated[Path | None, typer.Option(help="Write the finished master as an LP file.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
 ) -> None:
     """Split a collective over all paths, with a proof, and turn it into a verified MSCCL program."""
+    from synth.api import plan_only as only_plan
     from synth.api import synthesize
     from synth.topology.paths import parse_groups
     from synth.units import parse_size, parse_time
@@ -83,35 +91,34 @@ def solve(
     if symmetry not in ("auto", "off"):
         raise InvalidInputError(f"symmetry {symmetry!r} must be auto or off")
     with progress() as report:
-        result = synthesize(
-            topology,
-            collective,
-            size,
-            ranks=parse_ranks(ranks),
-            root=root,
-            matrix=matrix_from(demand),
-            shards=None if shards is None else [parse_size(part) for part in shards.split(",")],
-            relay=relay,
-            paths=None if paths is None else parse_groups(paths),
-            capacities=capacities,
-            chunks=chunks,
-            max_loss=max_loss,
-            max_steps=max_steps,
-            target=target,
-            lowering={
-                "inplace": inplace,
-                "min_bytes": int(parse_size(min_bytes)),
-                "max_bytes": None if max_bytes is None else int(parse_size(max_bytes)),
-                "protocol": protocol,
-                "instances": instances,
-                "max_channels": max_channels,
-                "sms": sms,
-            },
-            gap=gap,
-            time_limit=parse_time(time_limit),
-            progress=report,
-            symmetry=symmetry,
-        )
+        what: dict[str, Any] = {
+            "ranks": parse_ranks(ranks),
+            "root": root,
+            "matrix": matrix_from(demand),
+            "shards": None if shards is None else [parse_size(part) for part in shards.split(",")],
+            "relay": relay,
+            "paths": None if paths is None else parse_groups(paths),
+            "capacities": capacities,
+            "gap": gap,
+            "time_limit": parse_time(time_limit),
+            "progress": report,
+            "symmetry": symmetry,
+        }
+        lowering = {
+            "inplace": inplace,
+            "min_bytes": int(parse_size(min_bytes)),
+            "max_bytes": None if max_bytes is None else int(parse_size(max_bytes)),
+            "protocol": protocol,
+            "instances": instances,
+            "max_channels": max_channels,
+            "sms": sms,
+        }
+        result: Result | Planned
+        if plan_only:
+            result = only_plan(topology, collective, size, **what)
+        else:
+            realise: dict[str, Any] = {"chunks": chunks, "max_loss": max_loss, "max_steps": max_steps}
+            result = synthesize(topology, collective, size, target=target, lowering=lowering, **realise, **what)
     if write_lp is not None:
         write_lp_file(result.plan, write_lp)
     if out is not None:

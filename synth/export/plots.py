@@ -21,8 +21,17 @@ from synth.export.plots_timeline import link_uses, plot_timeline
 from synth.export.plots_topology import plot_topology
 from synth.export.plots_utilisation import plot_utilisation
 from synth.schedule.model import Schedule
+from synth.solver.plan import Plan
 
-__all__ = ["figure_files", "overview", "plot_splits", "plot_timeline", "plot_topology", "plot_utilisation"]
+__all__ = [
+    "figure_files",
+    "overview",
+    "plan_files",
+    "plot_splits",
+    "plot_timeline",
+    "plot_topology",
+    "plot_utilisation",
+]
 
 #: Dots per inch of files.
 DPI = 120
@@ -32,7 +41,7 @@ class Overview(Figure):
     """A figure that a notebook shows although pyplot does not know it."""
 
     def _repr_png_(self) -> bytes:
-        return _png(self)
+        return png_bytes(self)
 
 
 def overview(schedule: Schedule) -> Figure:
@@ -77,15 +86,23 @@ def figure_files(schedule: Schedule) -> dict[str, bytes]:
     dict
         File name to contents; nothing is written.
     """
-    plan = schedule.plan
-    bars, rows = len(split_bars(plan)[0]), len({use.link for use in link_uses(schedule)})
+    rows = len({use.link for use in link_uses(schedule)})
+    files = plan_files(schedule.plan)
+    with matplotlib.style.context("default", after_reset=True):
+        return files | {
+            "timeline.png": _file(10, 2.4 + 0.16 * min(max(rows, 6), 64), lambda ax: plot_timeline(schedule, ax)),
+            "overview.png": png_bytes(overview(schedule)),
+        }
+
+
+def plan_files(plan: Plan) -> dict[str, bytes]:
+    """PNG files of a plan: ``topology``, ``splits`` and ``utilisation``, each ``.png`` (see :func:`figure_files`)."""
+    bars = len(split_bars(plan)[0])
     with matplotlib.style.context("default", after_reset=True):
         return {
             "topology.png": _file(9, 7.5, lambda ax: plot_topology(plan, ax)),
             "splits.png": _file(9, 2.2 + 0.22 * min(max(bars, 4), 64), lambda ax: plot_splits(plan, ax)),
             "utilisation.png": _file(9, 7.5, lambda ax: plot_utilisation(plan, ax)),
-            "timeline.png": _file(10, 2.4 + 0.16 * min(max(rows, 6), 64), lambda ax: plot_timeline(schedule, ax)),
-            "overview.png": _png(overview(schedule)),
         }
 
 
@@ -93,10 +110,10 @@ def _file(width: float, height: float, draw: Callable[[Axes], Any]) -> bytes:
     figure = Figure(figsize=(width, height), layout="constrained")
     FigureCanvasAgg(figure)
     draw(figure.subplots())
-    return _png(figure)
+    return png_bytes(figure)
 
 
-def _png(figure: Figure) -> bytes:
+def png_bytes(figure: Figure) -> bytes:
     """PNG without the name and version of the software and without a date."""
     out = io.BytesIO()
     figure.savefig(out, format="png", dpi=DPI, metadata={"Software": None})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,13 +23,17 @@ from synth.export.plots_style import (
     say_nothing_moves,
     title,
 )
+from synth.formulation.orbits import OrbitRoutes
 from synth.formulation.routes import Route
 from synth.solver.plan import Plan
+from synth.topology.model import Link
 
 #: Red, green, blue, alpha.
 Tone = tuple[float, float, float, float]
 #: Bars beyond this many are left out, and the title says so.
 MOST_BARS = 64
+#: Routes beyond this many are drawn by one of each orbit.
+MOST_ROUTES = 100_000
 #: Colours that a legend can still explain.
 MOST_CLASSES = 8
 
@@ -76,12 +81,21 @@ def split_bars(plan: Plan) -> tuple[dict[int, list[Segment]], str]:
     bars: dict[int, list[Segment]] = {}
     if pattern == "unicast":
         return _paths(plan)
-    for route in plan.routes:
+    routes, some = _shown(plan)
+    for route in routes:
         bars.setdefault(route.root, []).append(Segment(route.share, _depth(route)))
     if pattern == "allreduce":
-        return dict(sorted(bars.items())), "share of the buffer per meeting point; a segment is a pair of trees"
+        return dict(sorted(bars.items())), f"share of the buffer per meeting point{some}; a segment is a pair of trees"
     side = "receiver" if pattern == "reduction" else "owner"
-    return dict(sorted(bars.items())), f"share of each shard per tree, one bar per {side}"
+    return dict(sorted(bars.items())), f"share of each shard per tree, one bar per {side}{some}"
+
+
+def _shown(plan: Plan) -> tuple[Sequence[Route], str]:
+    """All routes, or of a large plan one per orbit of the symmetry, and what to say of that."""
+    routes = plan.routes
+    if not isinstance(routes, OrbitRoutes) or len(routes) <= MOST_ROUTES:
+        return routes, ""
+    return routes.representatives, " (one for each of equal ranks)"
 
 
 def _depth(route: Route) -> str:
@@ -91,28 +105,30 @@ def _depth(route: Route) -> str:
 def _paths(plan: Plan) -> tuple[dict[int, list[Segment]], str]:
     """Unicast: bytes per source (or destination) and kind of path."""
     items = plan.demand.commodities
-    single = len({item.root for item in items}) == 1
+    single = not plan.demand.uniform and len({item.root for item in items}) == 1
     sums: dict[int, dict[str, float]] = {}
-    for route in plan.routes:
+    routes, some = _shown(plan)
+    links = plan.routes.bundles.bundled.links if some and isinstance(plan.routes, OrbitRoutes) else plan.topology.links
+    for route in routes:
         item = items[route.commodity]
         bar = item.dest if single and item.dest is not None else item.root
         groups = sums.setdefault(bar, {})
-        kind = _path_kind(plan, route)
+        kind = _path_kind(links, route)
         groups[kind] = groups.get(kind, 0.0) + route.share * item.size
     order = sorted({kind for groups in sums.values() for kind in groups})
     bars = {
         bar: [Segment(groups[kind] / sum(groups.values()), kind) for kind in order if kind in groups]
         for bar, groups in sorted(sums.items())
     }
-    return bars, f"share of the bytes of each {'destination' if single else 'source'} per kind of path"
+    return bars, f"share of the bytes of each {'destination' if single else 'source'}{some} per kind of path"
 
 
-def _path_kind(plan: Plan, route: Route) -> str:
+def _path_kind(links: Sequence[Link], route: Route) -> str:
     """Kinds of links in the order met, and how many GPUs forward."""
-    links = [plan.topology.links[k].kind for hop in route.hops for k in hop.links]
+    kinds = [links[k].kind for hop in route.hops for k in hop.links]
     relays = len(route.hops) - 1
     by = f" via {relays} GPU{'s' if relays > 1 else ''}" if relays else ""
-    return " + ".join(dict.fromkeys(links)) + by
+    return " + ".join(dict.fromkeys(kinds)) + by
 
 
 def _group_colours(bars: dict[int, list[Segment]], ordered: bool) -> dict[str, Tone]:

@@ -46,22 +46,50 @@ def _link_fault(topology: Topology, moved: dict[int, int]) -> str:
     return ""
 
 
-def rotations(topology: Topology) -> Iterator[dict[int, int]]:
-    """Maps of GPU nodes that rotate one digit of the rank, wider digits first.
+def rotations(gpus: Sequence[int]) -> Iterator[dict[int, int]]:
+    """Maps of GPU nodes, given in an order, that rotate one digit of the place in it, wider digits first.
 
-    Rank numbers are read as digits of mixed radix; rotating one digit is what a torus shift, a hypercube flip, the
-    rotation of hosts in a cluster or of GPUs in a box does.
+    Places are read as digits of mixed radix; rotating one digit is what a torus shift, a hypercube flip, the rotation
+    of hosts in a cluster or of GPUs in a box does.
     """
-    n = len(topology.gpus)
+    n = len(gpus)
     divisors = [d for d in range(1, n + 1) if n % d == 0]
     pairs = [(low, high) for low in divisors for high in divisors if low < high and high % low == 0]
     for low, high in sorted(pairs, key=lambda pair: (-pair[1] // pair[0], pair)):
-        yield {topology.gpus[r]: topology.gpus[_rotated(r, low, high)] for r in range(n)}
+        yield {gpus[r]: gpus[_rotated(r, low, high)] for r in range(n)}
 
 
 def _rotated(rank: int, low: int, high: int) -> int:
     digit = rank % high // low
     return rank + ((digit + 1) * low % high) - digit * low
+
+
+def aligned(checker: Automorphisms) -> list[int]:
+    """GPU nodes host by host, those of each host in an order that tells how they hang on what the hosts share.
+
+    A file may list GPUs in any order. Colour refinement (Weisfeiler and Leman 1968) from shared nodes of one colour
+    each, such as the switches of rails, tells the GPUs of a host apart in the same way on every host.
+    """
+    topology = checker.topology
+    hosts = {topology.nodes[node].host for node in topology.gpus}
+    start = [
+        (int(kind), "" if node.host in hosts else node.id)
+        for kind, node in zip(checker.kind, topology.nodes, strict=True)
+    ]
+    names = {key: k for k, key in enumerate(sorted(set(start)))}
+    colour = [names[key] for key in start]
+    while True:
+        seen: list[list[tuple[int, int, int]]] = [[] for _ in colour]
+        for k, (a, b) in enumerate(topology.ends):
+            seen[a].append((0, int(checker.signature[k]), colour[b]))
+            seen[b].append((1, int(checker.signature[k]), colour[a]))
+        keys = [(own, tuple(sorted(near))) for own, near in zip(colour, seen, strict=True)]
+        numbers = {key: k for k, key in enumerate(sorted(set(keys)))}
+        if len(numbers) == len(set(colour)):
+            break
+        colour = [numbers[key] for key in keys]
+    first = {host: k for k, host in enumerate(dict.fromkeys(topology.nodes[node].host for node in topology.gpus))}
+    return sorted(topology.gpus, key=lambda node: (first[topology.nodes[node].host], colour[node], node))
 
 
 def library_automorphisms(checker: Automorphisms) -> list[Permutation]:

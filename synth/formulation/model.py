@@ -4,23 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
 import pulp
 
 from synth.demand.model import Demand
 from synth.formulation.network import Network
-from synth.formulation.routes import Route, link_bytes
+from synth.formulation.routes import Route
+from synth.formulation.symmetry import Symmetry
 
 
-def master_model(network: Network, demand: Demand, columns: Sequence[Route], scale: float) -> pulp.LpProblem:
+def master_model(symmetry: Symmetry, demand: Demand, columns: Sequence[Route], scale: float) -> pulp.LpProblem:
     """Build ``min T`` over the shares of the given columns.
 
     Variables and rows are numbered (``x_12``, ``serve_3``, ``use_7``): names of users never reach a solver.
 
     Parameters
     ----------
-    network, demand
-        Instance.
+    symmetry
+        Group of the instance: columns stand for their images, and one row for each orbit of resources. The trivial
+        group gives the whole master.
+    demand
+        What is served.
     columns
         Routes; for all-reduce they are halves (in-trees and out-trees), tied by one share per meeting point.
     scale
@@ -37,21 +40,27 @@ def master_model(network: Network, demand: Demand, columns: Sequence[Route], sca
     model += span
     for name, served, need in _service_rows(model, demand, columns):
         model += pulp.lpSum(share[k] for k in served) - need >= 0, name
-    for row, terms in enumerate(_resource_terms(network, demand, columns, scale)):
-        if terms:
-            model += pulp.lpSum(value * share[k] for k, value in terms) - span <= 0, f"use_{row}"
+    full = Network(symmetry.topology).capacity[symmetry.first] * scale
+    terms: list[list[tuple[int, float]]] = [[] for _ in full]
+    for k, column in enumerate(columns):
+        for row, load in zip(*symmetry.route_bytes(demand, column), strict=True):
+            terms[row].append((k, float(load / full[row])))
+    for row, used in enumerate(terms):
+        if used:
+            model += pulp.lpSum(value * share[k] for k, value in used) - span <= 0, f"use_{row}"
     return model
 
 
 def _service_rows(
     model: pulp.LpProblem, demand: Demand, columns: Sequence[Route]
 ) -> list[tuple[str, list[int], pulp.LpVariable | float]]:
-    if demand.pattern != "allreduce":
-        served: list[list[int]] = [[] for _ in demand.commodities]
-        for k, column in enumerate(columns):
-            served[column.commodity].append(k)
-        return [(f"serve_{c}", ks, 1.0) for c, ks in enumerate(served)]
     rows: list[tuple[str, list[int], pulp.LpVariable | float]] = []
+    if demand.pattern != "allreduce":
+        served: dict[int, list[int]] = {}
+        for k, column in enumerate(columns):
+            served.setdefault(column.commodity, []).append(k)
+        rows += [(f"serve_{c}", ks, 1.0) for c, ks in sorted(served.items())]
+        return rows
     points = sorted({column.root for column in columns})
     meet = [model.add_variable(f"z_{k}", lowBound=0) for k in range(len(points))]
     for k, point in enumerate(points):
@@ -60,15 +69,3 @@ def _service_rows(
         rows.append((f"out_{k}", [j for j, column in halves if column.copy_hops], meet[k]))
     model += pulp.lpSum(meet) >= 1, "meet"
     return rows
-
-
-def _resource_terms(
-    network: Network, demand: Demand, columns: Sequence[Route], scale: float
-) -> list[list[tuple[int, float]]]:
-    terms: list[list[tuple[int, float]]] = [[] for _ in network.row_ids]
-    for k, column in enumerate(columns):
-        whole = Route(column.commodity, column.root, 1.0, column.reduce_hops, column.copy_hops)
-        load = network.row_bytes(link_bytes(network, demand, [whole]))
-        for row in np.flatnonzero(load):
-            terms[row].append((k, float(load[row] / (network.capacity[row] * scale))))
-    return terms

@@ -11,13 +11,14 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
 
 import numpy as np
 from scipy import sparse
 
 from synth.demand.model import Demand
 from synth.formulation.automorphisms import Automorphisms, Permutation
-from synth.formulation.candidates import hinted, library_automorphisms, rotations
+from synth.formulation.candidates import aligned, hinted, library_automorphisms, rotations
 from synth.formulation.columns import Family
 from synth.formulation.groups import GrowingGroup, elements
 from synth.formulation.network import Floats, Hop, Ints, Network, Table
@@ -62,13 +63,26 @@ class Symmetry:
             return rows
         return np.asarray((np.bincount(self.orbit, rows) / self.size)[self.orbit])
 
-    def orbit_uses(self, network: Network) -> sparse.csc_matrix:
+    @cached_property
+    def uses(self) -> sparse.csc_matrix:
         """Matrix orbits of rows x links: the mean use of an orbit's rows by a byte on a link."""
         rows = len(self.orbit)
         mean = sparse.csr_matrix(
             (1.0 / self.size[self.orbit], (self.orbit, np.arange(rows))), shape=(len(self.size), rows)
         )
-        return sparse.csc_matrix(mean @ network.uses)
+        return sparse.csc_matrix(mean @ Network(self.topology).uses)
+
+    def route_bytes(self, demand: Demand, route: Route) -> tuple[Ints, Floats]:
+        """Bytes on each row of an orbit when a route and its images carry all of their shards: orbits, bytes.
+
+        Of an all-reduce, whose meeting points share the buffer, when the images carry all of it together.
+        """
+        images = 1 if demand.pattern == "allreduce" else int(self.orbit_size[route.root])
+        spans = [slice(*self.uses.indptr[link : link + 2]) for hop in route.hops for link in hop.links]
+        orbits = np.concatenate([self.uses.indices[span] for span in spans])
+        load = np.bincount(orbits, np.concatenate([self.uses.data[span] for span in spans]))
+        used = np.flatnonzero(load)
+        return used, load[used] * (images * demand.commodities[route.commodity].size)
 
     @cached_property
     def ranks(self) -> Table:
@@ -181,8 +195,11 @@ def find_symmetry(topology: Topology, demand: Demand) -> Symmetry:
         return trivial(topology)  # parallel links in resources: which goes where is not tried
     checker = Automorphisms(topology, demand)
     group = GrowingGroup(len(topology.nodes), checker.members)
-    for candidate in (*hinted(topology), *rotations(topology)):
-        if group.orbits > 1 and (whole := checker.extended(candidate)) is not None:
+    orders = (lambda: hinted(topology), lambda: rotations(topology.gpus), lambda: rotations(aligned(checker)))
+    for candidate in chain.from_iterable(make() for make in orders):
+        if group.orbits == 1:
+            break
+        if (whole := checker.extended(candidate)) is not None:
             group.offer(whole, free=True)
     if group.orbits > 1:
         known = [found for found in library_automorphisms(checker) if checker.keeps(found)]

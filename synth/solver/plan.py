@@ -15,6 +15,7 @@ from synth.formulation.model import master_model
 from synth.formulation.network import Floats, Network
 from synth.formulation.orbits import OrbitRoutes, row_bytes_of
 from synth.formulation.routes import Route, join_halves
+from synth.formulation.symmetry import trivial
 from synth.solver.certificate import certified_bound
 from synth.solver.cuts import Cut, tightest_cut
 from synth.solver.polish import used
@@ -141,8 +142,14 @@ class Plan:
         return certified_bound(self.topology, self.demand, prices, self.symmetry)
 
     def to_pulp(self) -> pulp.LpProblem:
-        """The finished master as a PuLP model; its variable ``T`` is in units of ``self.time`` seconds."""
-        return master_model(self.network, self.demand, self.columns, self.time or 1.0)
+        """The finished master as a PuLP model; its variable ``T`` is in units of ``self.time`` seconds.
+
+        With symmetry it is the reduced one: a column per orbit of routes, a row per orbit of resources.
+        """
+        if isinstance(self.columns, OrbitRoutes):
+            kept = self.columns
+            return master_model(kept.symmetry, self.demand, kept.representatives, self.time or 1.0)
+        return master_model(trivial(self.topology), self.demand, self.columns, self.time or 1.0)
 
     def schedule(self, chunks: int | None = None, max_loss: float = 0.02) -> Schedule:
         """Round to chunks and order the transfers (see :func:`synth.schedule.make_schedule`)."""

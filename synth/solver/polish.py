@@ -98,7 +98,6 @@ class _SecondLp:
     def __init__(self, network: Network, demand: Demand, symmetry: Symmetry, span: float) -> None:
         self.network, self.demand, self.symmetry, self.span = network, demand, symmetry, span
         self.meeting = demand.pattern == "allreduce"
-        self.uses = symmetry.orbit_uses(network)
         self.full = network.capacity[symmetry.first] * span  # bytes that each row carries in the optimal time
 
     def solve(self, routes: Sequence[Route], deadline: float) -> Floats | None:
@@ -147,14 +146,8 @@ class _SecondLp:
         return size * (route.depth + 0.01 * links)
 
     def _entry(self, route: Route, group: int, first: int) -> tuple[np.ndarray, np.ndarray]:
-        images = 1.0 if self.meeting else float(self.symmetry.orbit_size[route.root])
-        size = images * self.demand.commodities[route.commodity].size
-        links = [link for hop in route.hops for link in hop.links]
-        spans = [slice(*self.uses.indptr[link : link + 2]) for link in links]
-        rows = np.concatenate([self.uses.indices[span] for span in spans])
-        load = np.bincount(rows, np.concatenate([self.uses.data[span] for span in spans]) * size)
-        rows = np.flatnonzero(load)
-        return np.append(group, first + rows), np.append(1.0, load[rows] / self.full[rows])
+        rows, load = self.symmetry.route_bytes(self.demand, route)
+        return np.append(group, first + rows), np.append(1.0, load / self.full[rows])
 
 
 def used(routes: Sequence[Route], tolerance: float = 1e-9) -> tuple[Route, ...]:
