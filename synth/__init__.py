@@ -19,6 +19,7 @@ from synth.errors import (
 from synth.program import Program, lower, verify
 from synth.schedule import Schedule, make_schedule
 from synth.solver import Plan
+from synth.study.multipath import compare
 from synth.topology import Link, Node, Resource, Topology, builtin, builtin_names, load_topology, resolve
 
 __all__ = [
@@ -40,6 +41,7 @@ __all__ = [
     "VerificationError",
     "builtin",
     "builtin_names",
+    "compare",
     "load_topology",
     "lower",
     "make_demand",

@@ -14,6 +14,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from synth.cli_compare import compare_command
 from synth.cli_study import study_app
 from synth.cli_support import matrix_from, parse_ranks, progress, say, shortened, write_lp_file
 from synth.cli_topology import topology_app
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 app.add_typer(topology_app, name="topology")
+app.command("compare")(compare_command)
 app.add_typer(study_app, name="study")
 
 PLOTS = ("topology", "splits", "utilisation", "timeline", "overview")

@@ -24,6 +24,7 @@ from synth.schedule.model import Schedule
 from synth.solver.plan import Plan
 
 __all__ = [
+    "axes_file",
     "figure_files",
     "overview",
     "plan_files",
@@ -90,7 +91,7 @@ def figure_files(schedule: Schedule) -> dict[str, bytes]:
     files = plan_files(schedule.plan)
     with matplotlib.style.context("default", after_reset=True):
         return files | {
-            "timeline.png": _file(10, 2.4 + 0.16 * min(max(rows, 6), 64), lambda ax: plot_timeline(schedule, ax)),
+            "timeline.png": axes_file(10, 2.4 + 0.16 * min(max(rows, 6), 64), lambda ax: plot_timeline(schedule, ax)),
             "overview.png": png_bytes(overview(schedule)),
         }
 
@@ -100,13 +101,14 @@ def plan_files(plan: Plan) -> dict[str, bytes]:
     bars = len(split_bars(plan)[0])
     with matplotlib.style.context("default", after_reset=True):
         return {
-            "topology.png": _file(9, 7.5, lambda ax: plot_topology(plan, ax)),
-            "splits.png": _file(9, 2.2 + 0.22 * min(max(bars, 4), 64), lambda ax: plot_splits(plan, ax)),
-            "utilisation.png": _file(9, 7.5, lambda ax: plot_utilisation(plan, ax)),
+            "topology.png": axes_file(9, 7.5, lambda ax: plot_topology(plan, ax)),
+            "splits.png": axes_file(9, 2.2 + 0.22 * min(max(bars, 4), 64), lambda ax: plot_splits(plan, ax)),
+            "utilisation.png": axes_file(9, 7.5, lambda ax: plot_utilisation(plan, ax)),
         }
 
 
-def _file(width: float, height: float, draw: Callable[[Axes], Any]) -> bytes:
+def axes_file(width: float, height: float, draw: Callable[[Axes], Any]) -> bytes:
+    """PNG of new axes (inches) on which a function draws."""
     figure = Figure(figsize=(width, height), layout="constrained")
     FigureCanvasAgg(figure)
     draw(figure.subplots())
