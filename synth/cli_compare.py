@@ -39,8 +39,9 @@ def compare_command(
     gap: Annotated[float, typer.Option(help="Relative gap at which a plan counts as optimal.")] = 1e-6,
     time_limit: Annotated[str, typer.Option(help="Wall-clock limit of each solve.")] = "60s",
     simulate: Annotated[
-        bool, typer.Option("--simulate/--no-simulate", help="Simulate with chunks and latency?")
-    ] = True,
+        bool | None,
+        typer.Option("--simulate/--no-simulate", help="Simulate too? Default: one topology yes, the catalogue no."),
+    ] = None,
     band: Annotated[
         str | None, typer.Option(help="Say which machines gain between two percentages, such as 23-54.")
     ] = None,

@@ -59,7 +59,7 @@ def compare(
     capacities: str | None = None,
     gap: float = 1e-6,
     time_limit: float = 60.0,
-    simulate: bool = True,
+    simulate: bool | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> pd.DataFrame:
     """Compare a collective over sets of paths, on one machine or on the whole catalogue.
@@ -79,7 +79,8 @@ def compare(
     gap, time_limit
         Of each solve.
     simulate
-        Whether to round to chunks and simulate with latency as well.
+        Whether to round to chunks and simulate with latency as well. None: on one topology; the catalogue's largest
+        machines take minutes.
     progress
         Told what is being solved.
 
@@ -100,7 +101,7 @@ def compare(
     """
     import pandas as pd  # slow to import
 
-    options = _Options(gap, time_limit, simulate)
+    options = _Options(gap, time_limit, topology is not None if simulate is None else simulate)
     rows: list[dict[str, Any]] = []
     for machine, part, may in _cases(topology, ranks, relay, capacities):
         demand = make_demand(machine, collective, size, ranks=part, root=root)
