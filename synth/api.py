@@ -13,6 +13,7 @@ from synth.demand import Demand, make_demand
 from synth.errors import InvalidInputError
 from synth.planned import Planned, result_dict
 from synth.program import Program
+from synth.program.channel_paths import ChannelPaths
 from synth.report import result_facts
 from synth.runtime import AnyProgram, Runtime, facts_of, file_of, target_names
 from synth.schedule import Schedule
@@ -34,6 +35,8 @@ class Result:
         Seconds per stage: formulate, solve, schedule, lower, verify, total.
     files
         Written files by kind (see :meth:`write`).
+    runtime
+        Target with the options of the lowering.
     """
 
     plan: Plan
@@ -41,6 +44,12 @@ class Result:
     program: AnyProgram
     timings: Mapping[str, float] = field(default_factory=dict, compare=False)
     files: Mapping[str, str] = field(default_factory=dict, compare=False)
+    runtime: Runtime = field(default_factory=lambda: Runtime("msccl", {}), compare=False)
+
+    @cached_property
+    def paths(self) -> ChannelPaths:
+        """Which path each channel stands for: its kind and links, and settings that lead there."""
+        return self.runtime.paths(self.schedule)
 
     @cached_property
     def text(self) -> str:
@@ -238,4 +247,4 @@ def synthesize(
         "verify": ended - checking,
         "total": ended - began,
     }
-    return Result(plan, schedule, program, timings)
+    return Result(plan, schedule, program, timings, runtime=runtime)

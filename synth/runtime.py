@@ -8,6 +8,7 @@ from typing import Any
 
 from synth.errors import InvalidInputError, NotExpressibleError
 from synth.program import TARGETS, Draft, Program, Report, Target, make_draft, target_named
+from synth.program.channel_paths import ChannelPaths, mscclpp_paths, xml_paths
 from synth.program.deadlocks import safe_max_bytes
 from synth.program.fit import fit
 from synth.program.limits import limit_faults
@@ -85,6 +86,12 @@ class Runtime:
     def _mscclpp_limits(self) -> MscclppLimits:
         sms = self.options.get("sms")
         return MscclppLimits() if sms is None else MscclppLimits(max_blocks=sms)
+
+    def paths(self, schedule: Schedule) -> ChannelPaths:
+        """Which path each channel of the schedule's program stands for."""
+        if self.name == MSCCLPP:
+            return mscclpp_paths(schedule)
+        return xml_paths(schedule, self.target, self.options.get("instances", 1))
 
     def program(self, draft: AnyDraft) -> AnyProgram:
         """The verified program of a draft."""

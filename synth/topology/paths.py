@@ -74,6 +74,11 @@ def group_of(kind: PathKind) -> PathGroup:
     return _GROUP[kind]
 
 
+def link_group(topology: Topology, link: int) -> PathGroup:
+    """Group that a path over a link (index) belongs to, if none of its other links is of a later group."""
+    return PATH_GROUPS[_link_group(topology, link)]
+
+
 def _link_group(topology: Topology, link: int) -> int:
     """Position in ``PATH_GROUPS`` of the group that a link makes its path belong to."""
     entry = topology.links[link]
