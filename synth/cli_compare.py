@@ -51,7 +51,7 @@ def compare_command(
 ) -> None:
     """Compare a collective on scale-up links alone, with PCIe and host memory, with NICs, and with all paths."""
     from synth.export.plots_compare import compare_file
-    from synth.files import replacing, write_text
+    from synth.files import write_files
     from synth.study.multipath import compare, in_band
     from synth.units import parse_time
 
@@ -73,10 +73,9 @@ def compare_command(
         )
     found = None if limits is None else in_band(table, *limits)
     if as_csv is not None:
-        write_text(as_csv, table.to_csv(index=False, lineterminator="\n"))
+        write_files(as_csv.parent, {as_csv.name: table.to_csv(index=False, lineterminator="\n").encode()})
     if plot is not None:
-        with replacing(plot) as temporary:
-            temporary.write_bytes(compare_file(table))
+        write_files(plot.parent, {plot.name: compare_file(table)})
     if as_json:
         answer: dict[str, Any] = {"format": FORMAT, "rows": _records(table)}
         say(answer if found is None else {**answer, "in_band": _records(found)})
@@ -143,9 +142,9 @@ def _shares(row: dict[Any, Any]) -> str:
 
 def _band_lines(found: pd.DataFrame, low: float, high: float) -> Iterator[str]:
     yield f"gains of {low:g} to {high:g} %:"
-    for (machine, ranks), rows in found.groupby(["machine", "ranks"], sort=False):
+    for (machine, ranks, relay), rows in found.groupby(["machine", "ranks", "relay"], sort=False):
         gains = ", ".join(f"{row.paths} {row.gain_percent:+.1f} %" for row in rows.itertuples())
-        yield f"  {machine} ranks {ranks}: {gains}"
+        yield f"  {machine} ranks {ranks}{'' if relay else ', others idle'}: {gains}"
 
 
 @contextlib.contextmanager

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _HEIGHT = 0.26
+_CASE = ["machine", "ranks", "relay"]
 
 
 def plot_compare(table: pd.DataFrame, ax: Axes | None = None) -> Axes:
@@ -35,7 +36,7 @@ def plot_compare(table: pd.DataFrame, ax: Axes | None = None) -> Axes:
     -------
     Axes
     """
-    cases = list(table.groupby(["machine", "ranks"], sort=False))
+    cases = list(table.groupby(_CASE, sort=False))
     ax = new_axes(8, _inches(len(cases))) if ax is None else ax
     sets = [name for name in dict.fromkeys(table["paths"]) if name != "scale-up"]
     colours = dict(zip(sets, PALETTE, strict=False))
@@ -48,8 +49,8 @@ def plot_compare(table: pd.DataFrame, ax: Axes | None = None) -> Axes:
             if not np.isnan(gain):
                 ax.barh(k + (i - (len(sets) - 1) / 2) * _HEIGHT, gain, _HEIGHT, color=colours[name])
     shown, points = legible(len(cases), _inches(len(cases)))
-    names = [f"{machine} [{ranks}]" for (machine, ranks), _ in cases]
-    ax.set_yticks(list(shown), [label(names[k], 40) for k in shown], fontsize=points, color=INK)
+    names = [f"{machine} [{ranks}]{'' if relay else ', others idle'}" for (machine, ranks, relay), _ in cases]
+    ax.set_yticks(list(shown), [label(names[k], 48) for k in shown], fontsize=points, color=INK)
     ax.set_ylim(len(cases) - 0.4, -0.6)
     ax.set_xlabel("bandwidth above scale-up alone, %")
     plain(ax)
@@ -61,7 +62,7 @@ def plot_compare(table: pd.DataFrame, ax: Axes | None = None) -> Axes:
 
 def compare_file(table: pd.DataFrame) -> bytes:
     """PNG of :func:`plot_compare`; its bytes depend on the table alone."""
-    cases = table.groupby(["machine", "ranks"], sort=False).ngroups
+    cases = table.groupby(_CASE, sort=False).ngroups
     with matplotlib.style.context("default", after_reset=True):
         return axes_file(8, _inches(cases), lambda ax: plot_compare(table, ax))
 
