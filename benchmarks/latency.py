@@ -60,7 +60,7 @@ def main() -> None:
         if asked.only not in name:
             continue
         topology = synth.resolve(name) if ":" in name else import_plain_instance(asked.data / f"{name}.json")
-        model = synth.TimeModel(alpha_mode=mode)
+        model = synth.TimeModel("blocking" if mode == "blocking" else "pipelined")
         began = time.perf_counter()
         choice = synth.fastest(
             topology, collective, size, model=model, seeds=asked.seeds, time_limit=asked.time_limit, target=asked.target

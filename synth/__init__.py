@@ -24,6 +24,7 @@ from synth.schedule.baselines import baseline, baselines
 from synth.simulation import simulate_program
 from synth.size_sweep import Sweep, sweep
 from synth.solver import Plan
+from synth.study.multipath import compare
 from synth.topology import Link, Node, Resource, Topology, builtin, builtin_names, load_topology, resolve
 
 __all__ = [
@@ -51,6 +52,7 @@ __all__ = [
     "baselines",
     "builtin",
     "builtin_names",
+    "compare",
     "fastest",
     "load_topology",
     "lower",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -13,13 +13,14 @@ from synth.demand import Demand, make_demand
 from synth.errors import InvalidInputError
 from synth.planned import Planned, result_dict
 from synth.program import Program
+from synth.program.channel_paths import ChannelPaths
 from synth.report import result_facts
 from synth.runtime import AnyProgram, Runtime, facts_of, file_of, target_names
 from synth.schedule import Schedule
 from synth.solver import Plan, Progress
 from synth.solver import solve as solve_plan
 from synth.solver.summary import aligned, html_table
-from synth.topology import Topology, check_steps, resolve
+from synth.topology import PathGroup, Topology, check_steps, rented, resolve, select_paths
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,8 @@ class Result:
         Seconds per stage: formulate, solve, schedule, lower, verify, total.
     files
         Written files by kind (see :meth:`write`).
+    runtime
+        Target with the options of the lowering.
     """
 
     plan: Plan
@@ -41,6 +44,12 @@ class Result:
     program: AnyProgram
     timings: Mapping[str, float] = field(default_factory=dict, compare=False)
     files: Mapping[str, str] = field(default_factory=dict, compare=False)
+    runtime: Runtime = field(default_factory=lambda: Runtime("msccl", {}), compare=False)
+
+    @cached_property
+    def paths(self) -> ChannelPaths:
+        """Which path each channel stands for: its kind and links, and settings that lead there."""
+        return self.runtime.paths(self.schedule)
 
     @cached_property
     def text(self) -> str:
@@ -94,9 +103,36 @@ class Result:
         return write_folder(self, Path(folder))
 
 
-def as_topology(topology: Topology | str) -> Topology:
-    """A topology, or what a file or built-in name stands for."""
-    return resolve(topology) if isinstance(topology, str) else topology
+def as_topology(topology: Topology | str, capacities: str | None = None) -> Topology:
+    """A topology, or what a file or built-in name stands for, with nominal or achievable capacities."""
+    if isinstance(topology, str):
+        return resolve(topology, capacities)
+    if capacities is not None:
+        raise InvalidInputError(f"capacities {capacities!r}: {topology.name} is made already; give a built-in's name")
+    return topology
+
+
+def instance(
+    topology: Topology | str,
+    collective: str | Demand,
+    size: float | str | None = None,
+    *,
+    ranks: Sequence[int] | None = None,
+    root: int | None = None,
+    matrix: Any = None,
+    shards: Sequence[float] | None = None,
+    relay: bool = True,
+    paths: Collection[PathGroup] | None = None,
+    capacities: str | None = None,
+) -> tuple[Topology, Demand]:
+    """What :func:`solve` is asked for: the machine as far as it may be used, and the demand."""
+    machine = as_topology(topology, capacities)
+    if paths is not None:
+        machine = select_paths(machine, paths)
+    demand = collective
+    if not isinstance(demand, Demand):
+        demand = make_demand(machine, demand, size, ranks=ranks, root=root, matrix=matrix, shards=shards)
+    return rented(machine, demand.ranks, relay), demand
 
 
 def solve(
@@ -108,6 +144,9 @@ def solve(
     root: int | None = None,
     matrix: Any = None,
     shards: Sequence[float] | None = None,
+    relay: bool = True,
+    paths: Collection[PathGroup] | None = None,
+    capacities: str | None = None,
     gap: float = 1e-6,
     time_limit: float = 60.0,
     progress: Callable[[Progress], None] | None = None,
@@ -121,6 +160,12 @@ def solve(
         A :class:`Topology`, a file, or a built-in name such as ``"dgx1-v100"``.
     collective, size, ranks, root, matrix, shards
         See :func:`synth.demand.make_demand`; a ready :class:`Demand` may be given instead of a name.
+    relay
+        Whether GPUs that take no part may forward (see :func:`synth.topology.rented`).
+    paths
+        Groups of path kinds to use: ``nvlink`` (scale-up), ``pcie``, ``host``, ``nic``; None for all.
+    capacities
+        ``nominal`` or ``achievable``, for a built-in that knows both.
     gap, time_limit, progress, symmetry
         See :func:`synth.solver.solve`.
 
@@ -135,11 +180,8 @@ def solve(
     >>> round(plan.time * 1e3, 4)
     46.6667
     """
-    machine = as_topology(topology)
-    if isinstance(collective, Demand):
-        demand = collective
-    else:
-        demand = make_demand(machine, collective, size, ranks=ranks, root=root, matrix=matrix, shards=shards)
+    given: dict[str, Any] = {"ranks": ranks, "root": root, "matrix": matrix, "shards": shards, "relay": relay}
+    machine, demand = instance(topology, collective, size, paths=paths, capacities=capacities, **given)
     return solve_plan(machine, demand, gap=gap, time_limit=time_limit, progress=progress, symmetry=symmetry)
 
 
@@ -183,14 +225,12 @@ def synthesize(
     Result
     """
     began = time.monotonic()
-    machine = as_topology(topology)
     runtime = Runtime(target, dict(lowering or {}))
     if target not in target_names():
         raise InvalidInputError(f"unknown target {target!r}: use one of {', '.join(target_names())}")
-    if not isinstance(collective, Demand):
-        names = ("ranks", "root", "matrix", "shards")
-        given = {name: options.pop(name) for name in names if name in options}
-        collective = make_demand(machine, collective, size, **given)
+    names = ("ranks", "root", "matrix", "shards", "relay", "paths", "capacities")
+    given = {name: options.pop(name) for name in names if name in options}
+    machine, collective = instance(topology, collective, size, **given)
     if max_steps is not None:
         check_steps(machine, collective.pairs, max_steps)
     plan = solve(machine, collective, **options)
@@ -207,4 +247,4 @@ def synthesize(
         "verify": ended - checking,
         "total": ended - began,
     }
-    return Result(plan, schedule, program, timings)
+    return Result(plan, schedule, program, timings, runtime=runtime)

@@ -14,6 +14,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from synth.cli_compare import compare_command
 from synth.cli_fastest import register as register_fastest
 from synth.cli_simulate import register
 from synth.cli_steps import steps
@@ -32,6 +33,7 @@ app.add_typer(topology_app, name="topology")
 register(app)
 register_fastest(app)
 app.command()(sweep)
+app.command("compare")(compare_command)
 app.add_typer(study_app, name="study")
 app.command()(steps)
 
@@ -66,6 +68,9 @@ def solve(
     root: Annotated[int | None, typer.Option(help="Root rank (broadcast, reduce, gather, scatter).")] = None,
     demand: Annotated[Path | None, typer.Option(help="CSV matrix of bytes for alltoallv, row = source.")] = None,
     shards: Annotated[str | None, typer.Option(help="Uneven shards, such as 1GB,2GB,1GB (one per rank).")] = None,
+    relay: Annotated[bool, typer.Option("--relay/--no-relay", help="May GPUs that take no part forward?")] = True,
+    paths: Annotated[str | None, typer.Option(help="Path kinds to use, of nvlink,pcie,host,nic; default: all.")] = None,
+    capacities: Annotated[str | None, typer.Option(help="nominal or achievable, of a built-in machine.")] = None,
     chunks: Annotated[int | None, typer.Option(help="Chunks per shard; default: as few as --max-loss allows.")] = None,
     max_loss: Annotated[float, typer.Option(help="Loss that whole chunks may cost, 0.02 = 2 %.")] = 0.02,
     max_steps: Annotated[int | None, typer.Option(help="Most synchronous rounds.")] = None,
@@ -90,6 +95,7 @@ def solve(
     """Split a collective over all paths, with a proof, and turn it into a verified MSCCL program."""
     from synth.api import plan_only as only_plan
     from synth.api import synthesize
+    from synth.topology.paths import parse_groups
     from synth.units import parse_size, parse_time
 
     if symmetry not in ("auto", "off"):
@@ -100,6 +106,9 @@ def solve(
             "root": root,
             "matrix": matrix_from(demand),
             "shards": None if shards is None else [parse_size(part) for part in shards.split(",")],
+            "relay": relay,
+            "paths": None if paths is None else parse_groups(paths),
+            "capacities": capacities,
             "gap": gap,
             "time_limit": parse_time(time_limit),
             "progress": report,

@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 
 from synth.cli_calibrate import AsJson, TargetName
-from synth.cli_simulate import Alpha
+from synth.cli_simulate import Alpha, time_model
 from synth.cli_support import number_text, parse_ranks, print_table, say
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""``synth topology list | show | check | import``."""
+"""``synth topology list | machines | show | check | import``."""
 
 from __future__ import annotations
 
@@ -27,10 +27,30 @@ def topology_list() -> None:
     Console(width=None if sys.stdout.isatty() else 160).print(table)
 
 
+@topology_app.command("machines")
+def topology_machines(
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Folder to write them to, two files each.")] = None,
+) -> None:
+    """List the catalogue of whole boxes, or write it as topology files with nominal and achievable capacities."""
+    from synth.files import write_files
+    from synth.topology import catalogue
+    from synth.topology.catalogue.files import catalogue_files
+
+    if out is not None:
+        for path in write_files(out, catalogue_files()):
+            say(str(path))
+        return
+    table = Table("name", "what it is", "numbers from")
+    for entry in catalogue().values():
+        table.add_row(entry.name, entry.summary, entry.source)
+    Console(width=None if sys.stdout.isatty() else 160).print(table)
+
+
 @topology_app.command("show")
 def topology_show(
     topology: Annotated[str, typer.Argument(help="A topology file or a built-in name.")],
     paths: Annotated[str | None, typer.Option(help="Path kinds to keep: nvlink,pcie,host,nic.")] = None,
+    capacities: Annotated[str | None, typer.Option(help="nominal or achievable, of a built-in machine.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print it as a synth-topology/1 file.")] = False,
 ) -> None:
     """Show a topology: nodes, links by kind, resources; or as a file to start from."""
@@ -38,7 +58,7 @@ def topology_show(
     from synth.topology.paths import parse_groups, select_paths
     from synth.topology.text import describe_topology
 
-    machine = resolve(topology)
+    machine = resolve(topology, capacities)
     if paths is not None:
         machine = select_paths(machine, parse_groups(paths))
     say(dump_topology(machine).rstrip("\n") if as_json else describe_topology(machine))

@@ -8,6 +8,7 @@ from typing import Any
 
 from synth.errors import InvalidInputError, NotExpressibleError
 from synth.program import TARGETS, Draft, Program, Report, Target, make_draft, target_named
+from synth.program.channel_paths import ChannelPaths, mscclpp_paths, xml_paths
 from synth.program.deadlocks import safe_max_bytes
 from synth.program.fit import fit
 from synth.program.limits import limit_faults
@@ -93,6 +94,12 @@ class Runtime:
     def lowered(self, schedule: Schedule) -> AnyProgram:
         """The verified program of a schedule as it is; NotExpressibleError when it breaks a limit."""
         return self.program(self._draft_of()(schedule))
+
+    def paths(self, schedule: Schedule) -> ChannelPaths:
+        """Which path each channel of the schedule's program stands for."""
+        if self.name == MSCCLPP:
+            return mscclpp_paths(schedule)
+        return xml_paths(schedule, self.target, self.options.get("instances", 1))
 
     def program(self, draft: AnyDraft) -> AnyProgram:
         """The verified program of a draft."""

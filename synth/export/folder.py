@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from synth.export.paths_json import dump_paths, paths_name
 from synth.export.plots import figure_files
 from synth.export.schedule_json import dump_schedule
 from synth.files import write_files
@@ -33,5 +34,6 @@ def write_folder(result: Result, folder: Path) -> Result:
         contents[Path(name).stem] = (name, data)
     name, text = file_of(result.program)
     contents["program"] = (name, text.encode())
+    contents["paths"] = (paths_name(name), dump_paths(result.paths, name).encode())
     write_files(folder, dict(contents.values()))
     return replace(result, files={kind: str(folder / name) for kind, (name, _) in contents.items()})

@@ -15,13 +15,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
 
-from synth.program.mscclpp_lanes import Kind
+from synth.program.mscclpp_channels import CHANNEL_TYPES, ChannelType
 from synth.program.mscclpp_model import MscclppLimits, MscclppOp, Slice
 from synth.program.mscclpp_stages import Fold, Put, Stage
 
-KINDS: Final = ("memory", "port")
+#: A channel's other end; a direction of a channel from source to destination.
+_End = tuple[int, ChannelType]
+_Edge = tuple[int, int, ChannelType]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +34,9 @@ class LaneBlock:
     ops: tuple[MscclppOp, ...]
 
 
-def lane_blocks(stages: Iterable[Stage], kind: Kind, limits: MscclppLimits) -> dict[int, LaneBlock]:
+def lane_blocks(stages: Iterable[Stage], limits: MscclppLimits) -> dict[int, LaneBlock]:
     """Operations of every rank that takes part in a lane."""
-    return _Lane(sorted(stages, key=lambda stage: stage.order), kind, limits).build()
+    return _Lane(sorted(stages, key=lambda stage: stage.order), limits).build()
 
 
 class _Writer:
@@ -43,8 +44,8 @@ class _Writer:
 
     def __init__(self, peers: dict[str, set[int]], limits: MscclppLimits) -> None:
         self.limits = limits
-        self.peers = {how: tuple(sorted(peers[how])) for how in KINDS}
-        self.buffers: dict[str, list[tuple[int, str]]] = {how: [] for how in KINDS}
+        self.peers: dict[str, tuple[int, ...]] = {how: tuple(sorted(peers[how])) for how in CHANNEL_TYPES}
+        self.buffers: dict[str, list[tuple[int, str]]] = {how: [] for how in CHANNEL_TYPES}
         self.ops: list[MscclppOp] = []
         self.waited = self.moved = self.folded = False
 
@@ -62,11 +63,11 @@ class _Writer:
     def signal(self, peers: dict[str, set[int]]) -> None:
         if any(peers.values()) and (self.moved or self.folded or self.waited):
             self.sync()
-        for how in KINDS:
+        for how in CHANNEL_TYPES:
             self.message("signal", how, peers[how])
 
     def wait(self, peers: dict[str, set[int]]) -> None:
-        for how in KINDS:
+        for how in CHANNEL_TYPES:
             self.message("wait", how, peers[how])
         self.waited |= any(peers.values())
 
@@ -81,7 +82,8 @@ class _Writer:
             self.ops.append(MscclppOp("re", src, (Slice(fold.dst[1], fold.count, type=fold.dst[0]),), reduce_op="sum"))
             self.folded, have = True, fold.dst
 
-    def put(self, put: Put, how: str) -> None:
+    def put(self, put: Put) -> None:
+        how = put.how
         if self.waited or self.folded:
             self.sync()
         buffer = (put.peer, put.dst[0])
@@ -105,19 +107,19 @@ class _Writer:
 
 
 class _Lane:
-    def __init__(self, stages: Sequence[Stage], kind: Kind, limits: MscclppLimits) -> None:
-        self.stages, self.kind, self.limits = stages, kind, limits
-        self.edges = sorted({(stage.rank, put.peer) for stage in stages for put in stage.puts})
-        ranks = sorted({rank for edge in self.edges for rank in edge})
+    def __init__(self, stages: Sequence[Stage], limits: MscclppLimits) -> None:
+        self.stages, self.limits = stages, limits
+        self.edges = sorted({(stage.rank, put.peer, put.how) for stage in stages for put in stage.puts})
+        ranks = sorted({rank for edge in self.edges for rank in edge[:2]})
         peers: dict[int, dict[str, set[int]]] = {rank: self._none() for rank in ranks}
-        for src, dst in self.edges:
-            peers[src][kind(src, dst)].add(dst)
-            peers[dst][kind(src, dst)].add(src)
+        for src, dst, how in self.edges:
+            peers[src][how].add(dst)
+            peers[dst][how].add(src)
         self.writers = {rank: _Writer(peers[rank], limits) for rank in ranks}
-        self.sent: Counter[tuple[int, int]] = Counter()
-        self.taken: Counter[tuple[int, int]] = Counter()
+        self.sent: Counter[_Edge] = Counter()
+        self.taken: Counter[_Edge] = Counter()
         self.number: dict[int, int] = {}  # transfer -> which signal of its channel tells of it
-        self.owed: set[tuple[int, int]] = set()
+        self.owed: set[_Edge] = set()
 
     def build(self) -> dict[int, LaneBlock]:
         for rank, writer in self.writers.items():
@@ -125,27 +127,27 @@ class _Lane:
         for stage in self.stages:
             self._stage(stage)
         for src in self.writers:
-            self._signal(src, [dst for a, dst in sorted(self.owed) if a == src])
+            self._signal(src, [(dst, how) for a, dst, how in sorted(self.owed) if a == src])
         for rank in self.writers:
-            self._wait(rank, {src: self.sent[src, rank] for src, dst in self.edges if dst == rank})
+            self._wait(rank, {(src, how): self.sent[src, rank, how] for src, dst, how in self.edges if dst == rank})
         self._acknowledge()
         return {
-            rank: LaneBlock(writer.peers, {how: tuple(writer.buffers[how]) for how in KINDS}, tuple(writer.ops))
+            rank: LaneBlock(writer.peers, {how: tuple(writer.buffers[how]) for how in CHANNEL_TYPES}, tuple(writer.ops))
             for rank, writer in self.writers.items()
         }
 
     def _none(self) -> dict[str, set[int]]:
-        return {how: set() for how in KINDS}
+        return {how: set() for how in CHANNEL_TYPES}
 
-    def _by_kind(self, rank: int, peers: Iterable[int]) -> dict[str, set[int]]:
+    def _by_type(self, ends: Iterable[_End]) -> dict[str, set[int]]:
         out = self._none()
-        for peer in peers:
-            out[self.kind(rank, peer)].add(peer)
+        for peer, how in ends:
+            out[how].add(peer)
         return out
 
     def _ready(self, rank: int, writer: _Writer) -> None:
-        senders = self._by_kind(rank, (src for src, dst in self.edges if dst == rank))
-        receivers = self._by_kind(rank, (dst for src, dst in self.edges if src == rank))
+        senders = self._by_type((src, how) for src, dst, how in self.edges if dst == rank)
+        receivers = self._by_type((dst, how) for src, dst, how in self.edges if src == rank)
         for word in ("signal", "wait"):
             peers = senders if word == "signal" else receivers
             writer.message("rlx" + word, "memory", peers["memory"])
@@ -154,39 +156,39 @@ class _Lane:
 
     def _stage(self, stage: Stage) -> None:
         writer = self.writers[stage.rank]
-        needed: dict[int, int] = {}
-        for peer, carry in stage.waits:
-            needed[peer] = max(needed.get(peer, 0), self.number[carry])
+        needed: dict[_End, int] = {}
+        for peer, how, carry in stage.waits:
+            needed[peer, how] = max(needed.get((peer, how), 0), self.number[carry])
         self._wait(stage.rank, needed)
         for fold in stage.folds:
             writer.fold(fold)
-        for put in sorted(stage.puts, key=lambda put: self.kind(stage.rank, put.peer)):
-            writer.put(put, self.kind(stage.rank, put.peer))
-            self.owed.add((stage.rank, put.peer))
-        self._signal(stage.rank, dict.fromkeys(put.peer for put in stage.puts if put.signals))
+        for put in sorted(stage.puts, key=lambda put: put.how):
+            writer.put(put)
+            self.owed.add((stage.rank, put.peer, put.how))
+        self._signal(stage.rank, dict.fromkeys((put.peer, put.how) for put in stage.puts if put.signals))
         for put in stage.puts:
             if put.signals:
-                self.number[put.carry] = self.sent[stage.rank, put.peer]
+                self.number[put.carry] = self.sent[stage.rank, put.peer, put.how]
 
-    def _signal(self, src: int, peers: Iterable[int]) -> None:
+    def _signal(self, src: int, ends: Iterable[_End]) -> None:
         """One signal per channel; it tells of every put before it."""
-        receivers = list(peers)
-        self.writers[src].signal(self._by_kind(src, receivers))
-        for dst in receivers:
-            self.sent[src, dst] += 1
-            self.owed.discard((src, dst))
+        receivers = list(ends)
+        self.writers[src].signal(self._by_type(receivers))
+        for dst, how in receivers:
+            self.sent[src, dst, how] += 1
+            self.owed.discard((src, dst, how))
 
-    def _wait(self, rank: int, needed: dict[int, int]) -> None:
-        """Wait until so many signals of each peer have been taken; a wait operation takes one per channel."""
-        while due := [peer for peer, count in needed.items() if self.taken[peer, rank] < count]:
-            self.writers[rank].wait(self._by_kind(rank, due))
-            for peer in due:
-                self.taken[peer, rank] += 1
+    def _wait(self, rank: int, needed: dict[_End, int]) -> None:
+        """Wait until so many signals of each channel have been taken; a wait operation takes one per channel."""
+        while due := [end for end, count in needed.items() if self.taken[end[0], rank, end[1]] < count]:
+            self.writers[rank].wait(self._by_type(due))
+            for peer, how in due:
+                self.taken[peer, rank, how] += 1
 
     def _acknowledge(self) -> None:
         """Over port channels, tell the sender that all has arrived: then its proxy has read every source."""
-        ports = [(src, dst) for src, dst in self.edges if self.kind(src, dst) == "port"]
+        ports = [edge for edge in self.edges if edge[2] == "port"]
         for rank, writer in self.writers.items():
-            writer.signal(self._by_kind(rank, (src for src, dst in ports if dst == rank)))
+            writer.signal(self._by_type((src, how) for src, dst, how in ports if dst == rank))
         for rank, writer in self.writers.items():
-            writer.wait(self._by_kind(rank, (dst for src, dst in ports if src == rank)))
+            writer.wait(self._by_type((dst, how) for src, dst, how in ports if src == rank))

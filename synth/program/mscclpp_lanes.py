@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
+from synth.program.mscclpp_channels import CHANNEL_TYPES, ChannelType
 from synth.program.mscclpp_model import MscclppLimits
 from synth.program.mscclpp_stages import Stage
 
-Kind = Callable[[int, int], str]
 Sets = dict[tuple[int, str], frozenset[object]]
 
 
@@ -40,15 +40,15 @@ class Bundle:
     senders: frozenset[int]
 
 
-def make_bundle(stages: Sequence[Stage], kind: Kind, limits: MscclppLimits) -> Bundle:
+def make_bundle(stages: Sequence[Stage], limits: MscclppLimits) -> Bundle:
     """Count what stages need."""
     cost: dict[int, int] = {}
     channels: dict[tuple[int, str], set[object]] = {}
     buffers: dict[tuple[int, str], set[object]] = {}
     for stage in stages:
-        cost[stage.rank] = cost.get(stage.rank, 0) + _cost(stage, kind, limits)
+        cost[stage.rank] = cost.get(stage.rank, 0) + _cost(stage, limits)
         for put in stage.puts:
-            how = kind(stage.rank, put.peer)
+            how = put.how
             cost.setdefault(put.peer, 0)
             channels.setdefault((stage.rank, how), set()).add(put.peer)
             channels.setdefault((put.peer, how), set()).add(stage.rank)
@@ -58,17 +58,17 @@ def make_bundle(stages: Sequence[Stage], kind: Kind, limits: MscclppLimits) -> B
     return Bundle(tuple(stages), cost, frozen, {key: frozenset(value) for key, value in buffers.items()}, senders)
 
 
-def _cost(stage: Stage, kind: Kind, limits: MscclppLimits) -> int:
+def _cost(stage: Stage, limits: MscclppLimits) -> int:
     """Operations of a stage when nothing is shared with its neighbours."""
     wide = limits.max_channel_ids
-    waits = {"memory": set[int](), "port": set[int]()}
-    for peer, _ in stage.waits:
-        waits[kind(peer, stage.rank)].add(peer)
+    waits: dict[ChannelType, set[int]] = {how: set() for how in CHANNEL_TYPES}
+    for peer, how, _ in stage.waits:
+        waits[how].add(peer)
     total = sum(ceil_div(len(peers), wide) for peers in waits.values()) + bool(stage.waits)
     for fold in stage.folds:
         total += 2 * ceil_div(len(fold.srcs) - 1, limits.max_entries - 1)
-    for how in ("memory", "port"):
-        puts = [put for put in stage.puts if kind(stage.rank, put.peer) == how]
+    for how in CHANNEL_TYPES:
+        puts = [put for put in stage.puts if put.how == how]
         total += ceil_div(len(puts), wide) + ceil_div(sum(put.signals for put in puts), wide)
     return total + any(put.signals for put in stage.puts)
 
@@ -98,8 +98,8 @@ class Lane:
             if have > limits.max_remote_buffers:
                 return f"{have} remote buffers in a block of rank {rank}, at most {limits.max_remote_buffers}"
         for rank, cost in bundle.cost.items():
-            sets = [self.channels.get((rank, how), frozenset()) for how in ("memory", "port")]
-            more = [bundle.channels.get((rank, how), frozenset()) for how in ("memory", "port")]
+            sets = [self.channels.get((rank, how), frozenset()) for how in CHANNEL_TYPES]
+            more = [bundle.channels.get((rank, how), frozenset()) for how in CHANNEL_TYPES]
             memory, port = (len(a | b) for a, b in zip(sets, more, strict=True))
             total = self.cost.get(rank, 0) + cost + base_cost(memory, port, limits.max_channel_ids)
             if total > budget:

@@ -1,4 +1,7 @@
-"""Lowering for MSCCL++: a schedule -> an execution plan. Memory channels inside a host, port channels between hosts."""
+"""Lowering for MSCCL++: a schedule -> an execution plan.
+
+Memory channels inside a host; port channels between hosts and for paths through NICs.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,8 @@ from typing import Final
 from synth.errors import InvalidInputError, NotExpressibleError
 from synth.program.claims import claim_of, local_copies
 from synth.program.model import Semantics
-from synth.program.mscclpp_blocks import KINDS, LaneBlock, lane_blocks
+from synth.program.mscclpp_blocks import LaneBlock, lane_blocks
+from synth.program.mscclpp_channels import CHANNEL_TYPES
 from synth.program.mscclpp_lanes import Bundle, Lane, least_lanes, make_bundle, pack
 from synth.program.mscclpp_model import (
     MSCCLPP_LIMITS,
@@ -153,10 +157,6 @@ class _Lowering:
         chunks = f"k{self.schedule.chunks_per_shard}" + (f"x{self.instances}" if self.instances > 1 else "")
         return f"synth_{plan.demand.collective}_{plan.topology.name}_{ranks}ranks_{hosts}hosts_{chunks}_{mode}"
 
-    def kind(self, a: int, b: int) -> str:
-        """Channel type between two ranks."""
-        return "memory" if self.hosts[a] == self.hosts[b] else "port"
-
     def _lanes(self) -> tuple[Stager, list[dict[int, LaneBlock]]]:
         """Lanes that fit: with as few lanes and as many separate chunks as possible."""
         pieces = split(pieces_of(self.schedule), self.instances)
@@ -183,7 +183,7 @@ class _Lowering:
         return [self._bundle(part, stager) for part in fitting]
 
     def _bundle(self, pieces: Sequence[Piece], stager: Stager) -> Bundle:
-        return make_bundle([stage for piece in pieces for stage in stager.stages(piece)], self.kind, self.limits)
+        return make_bundle([stage for piece in pieces for stage in stager.stages(piece)], self.limits)
 
     def _fitting(self, route: list[Piece], most: int) -> list[list[Piece]]:
         """Merge a route's pieces until one block can hold them; what cannot be merged (gaps) is halved."""
@@ -212,8 +212,7 @@ class _Lowering:
                     fault = packed
                     break
                 lanes = [
-                    lane_blocks((s for k in lane.bundles for s in bundles[k].stages), self.kind, self.limits)
-                    for lane in packed
+                    lane_blocks((s for k in lane.bundles for s in bundles[k].stages), self.limits) for lane in packed
                 ]
                 if all(len(block.ops) <= self.limits.max_ops for lane in lanes for block in lane.values()):
                     return lanes
@@ -225,12 +224,12 @@ class _Lowering:
     def _gpu(self, rank: int, lanes: Sequence[dict[int, LaneBlock]], scratch: int) -> MscclppGpu:
         """Number blocks, channels and remote buffers; channels in lane order, so that both sides pair alike."""
         mine = [lane[rank] for lane in lanes if rank in lane]
-        used: dict[str, list[int]] = {how: [] for how in KINDS}
+        used: dict[str, list[int]] = {how: [] for how in CHANNEL_TYPES}
         remote: dict[tuple[str, int, str], int] = {}
         blocks = []
         for k, lane in enumerate(mine):
             channels, refs = [], []
-            for how in KINDS:
+            for how in CHANNEL_TYPES:
                 if lane.peers[how]:
                     begin = len(used[how])
                     used[how].extend(lane.peers[how])
@@ -242,7 +241,7 @@ class _Lowering:
         if rank in self.copying or not blocks:
             blocks.append(MscclppBlock(len(blocks), (), (), tuple(self._copy_ops(rank)) or (MscclppOp("nop"),)))
         i_chunks, o_chunks = (count or self.claim.nchunks for count in buffer_chunks(self.claim, rank))
-        listed = tuple(MscclppChannel(how, tuple(used[how])) for how in KINDS if used[how])
+        listed = tuple(MscclppChannel(how, tuple(used[how])) for how in CHANNEL_TYPES if used[how])
         buffers = tuple(MscclppRemoteBuffer(peer, type_, (how,)) for how, peer, type_ in remote)
         return MscclppGpu(rank, i_chunks, o_chunks, scratch, listed, buffers, (), tuple(blocks))
 

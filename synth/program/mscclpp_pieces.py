@@ -12,14 +12,18 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 
 from synth.errors import NotExpressibleError
+from synth.program.mscclpp_channels import ChannelType, channel_type
 from synth.schedule.model import Schedule
 
-Signature = tuple[tuple[int, int, bool, tuple[int, ...]], ...]
+Signature = tuple[tuple[int, int, ChannelType, bool, tuple[int, ...]], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Carry:
-    """A transfer between ranks; ``deps`` are positions in its piece, ``order`` its place in the schedule."""
+    """A transfer between ranks over a type of channel.
+
+    ``deps`` are positions in its piece, ``order`` is its place in the schedule.
+    """
 
     order: int
     shard: int
@@ -27,6 +31,7 @@ class Carry:
     count: int
     src: int
     dst: int
+    how: ChannelType
     reduce: bool
     deps: tuple[int, ...]
 
@@ -40,8 +45,8 @@ class Piece:
 
     @property
     def route(self) -> tuple[int, int, Signature]:
-        """Pieces with equal routes carry different chunks of a shard over the same hops."""
-        hops = tuple((c.src, c.dst, c.reduce, c.deps) for c in self.carries)
+        """Pieces with equal routes carry different chunks of a shard over the same hops and channels."""
+        hops = tuple((c.src, c.dst, c.how, c.reduce, c.deps) for c in self.carries)
         return self.carries[0].shard, self.part, hops
 
     @property
@@ -85,7 +90,8 @@ def pieces_of(schedule: Schedule) -> list[Piece]:
         for k in members:
             t = transfers[k]
             deps = tuple(at[d] for d in t.deps)
-            carries.append(Carry(k, t.shard, t.first, t.count, rank_of[t.src], rank_of[t.dst], t.reduce, deps))
+            how = channel_type(schedule.plan.topology, t)
+            carries.append(Carry(k, t.shard, t.first, t.count, rank_of[t.src], rank_of[t.dst], how, t.reduce, deps))
         out.append(Piece(tuple(carries)))
     return out
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from synth.program.claims import input_offset, output_offset
 from synth.program.model import Semantics
+from synth.program.mscclpp_channels import ChannelType
 from synth.program.mscclpp_pieces import Carry, Piece
 from synth.schedule.model import Schedule
 
@@ -16,10 +17,14 @@ Place = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class Put:
-    """Chunks put into a peer's buffer. ``signals`` says whether the peer acts on them before its block ends."""
+    """Chunks put into a peer's buffer over a channel of type ``how``.
+
+    ``signals`` says whether the peer acts on them before its block ends.
+    """
 
     carry: int
     peer: int
+    how: ChannelType
     src: Place
     dst: Place
     count: int
@@ -37,11 +42,11 @@ class Fold:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """Wait for transfers (sender, transfer), add, put: in this order."""
+    """Wait for transfers (sender, channel type, transfer), add, put: in this order."""
 
     order: float
     rank: int
-    waits: tuple[tuple[int, int], ...]
+    waits: tuple[tuple[int, ChannelType, int], ...]
     folds: tuple[Fold, ...]
     puts: tuple[Put, ...]
 
@@ -133,12 +138,12 @@ class _PieceStager:
                 out.setdefault((c.dst, c.shard, c.first), []).append(k)
         return out
 
-    def _waits(self, deps: tuple[int, ...]) -> tuple[tuple[int, int], ...]:
-        return tuple((self.carries[d].src, self.base + d) for d in deps)
+    def _waits(self, deps: tuple[int, ...]) -> tuple[tuple[int, ChannelType, int], ...]:
+        return tuple((self.carries[d].src, self.carries[d].how, self.base + d) for d in deps)
 
     def _put(self, k: int, source: Place) -> Put:
         c = self.carries[k]
-        return Put(self.base + k, c.dst, source, self.landed[k], c.count, k in self.awaited)
+        return Put(self.base + k, c.dst, c.how, source, self.landed[k], c.count, k in self.awaited)
 
     def _source(self, c: Carry) -> tuple[Place, tuple[Fold, ...]]:
         """Where the sender has the chunks, and the additions that make them."""

@@ -1,6 +1,7 @@
 """Topologies: the model, its file format, built-in machines and fabrics, reachability and importers."""
 
 from synth.topology.builtin import Builtin, builtin, builtin_names, describe_builtins, resolve
+from synth.topology.catalogue import catalogue, catalogue_topology
 from synth.topology.check import model_faults
 from synth.topology.dump import dump_topology, save_topology
 from synth.topology.fabric import Joint, join_hosts
@@ -11,6 +12,7 @@ from synth.topology.model import Link, Node, Resource, Topology
 from synth.topology.parameters import Parameter
 from synth.topology.paths import PathGroup, PathKind, path_kind, select_paths
 from synth.topology.reachability import check_reachable, check_steps, hop_distance, unreachable_pairs
+from synth.topology.rent import rented
 
 __all__ = [
     "Builtin",
@@ -24,6 +26,8 @@ __all__ = [
     "Topology",
     "builtin",
     "builtin_names",
+    "catalogue",
+    "catalogue_topology",
     "check_reachable",
     "check_steps",
     "describe_builtins",
@@ -36,6 +40,7 @@ __all__ = [
     "load_topology",
     "model_faults",
     "path_kind",
+    "rented",
     "resolve",
     "save_topology",
     "select_paths",

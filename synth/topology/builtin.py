@@ -10,6 +10,7 @@ from pathlib import Path
 
 from synth.errors import InvalidInputError
 from synth.topology import shapes
+from synth.topology.catalogue.entries import CatalogueEntry, catalogue, entry_topology
 from synth.topology.fabric import NIC_LATENCY, Fabric, Joint, join_hosts
 from synth.topology.file import load_topology
 from synth.topology.machines import Machine, build_machine, machines
@@ -20,6 +21,7 @@ _BANDWIDTH = Parameter("bandwidth", "bandwidth", "of each link, per direction", 
 _LATENCY = Parameter("latency", "time", "of each link", 0.7e-6)
 _BOTH_WAYS = Parameter("both_ways", "flag", "false: links only from rank i to i + 1", True)
 _ACHIEVABLE = Parameter("achievable", "flag", "capacities as reached (NCCL, RCCL, measured), not as sold", False)
+CAPACITIES = ("nominal", "achievable")
 #: For boxes that no table of machines has.
 _PLAIN_NIC = 25e9
 
@@ -76,10 +78,11 @@ def builtin_names() -> tuple[str, ...]:
 
 def describe_builtins() -> tuple[Builtin, ...]:
     """Every built-in with its parameters, defaults, a one-line description and the source of its numbers."""
-    return (*_shapes(), *(_machine(box) for box in machines().values()), _cluster())
+    boxes = (_whole_box(entry) for entry in catalogue().values())
+    return (*_shapes(), *(_machine(box) for box in machines().values()), *boxes, _cluster())
 
 
-def resolve(text: str) -> Topology:
+def resolve(text: str, capacities: str | None = None) -> Topology:
     """Topology of a command-line text: a file, or a built-in such as ``ring:8`` or ``cluster:box=dgx-a100,hosts=2``.
 
     Parameters
@@ -87,11 +90,13 @@ def resolve(text: str) -> Topology:
     text
         Path of an existing topology file, or ``NAME``, ``NAME:4x4``, ``NAME:key=value,key=value`` or both
         (``mesh2d:3x3,bandwidth=50 GB/s``).
+    capacities
+        ``nominal`` or ``achievable``, for machines of which both are known; None leaves it to the text.
 
     Raises
     ------
     InvalidInputError
-        No such file, a faulty file, an unknown name, or wrong parameters.
+        No such file, a faulty file, an unknown name, wrong parameters, or capacities that are not known.
     """
     head, colon, rest = text.partition(":")
     is_path = "/" in head or "\\" in head or text.endswith(".json")
@@ -100,9 +105,27 @@ def resolve(text: str) -> Topology:
     except OSError:
         exists = False
     if exists or is_path:
+        if capacities is not None:
+            raise InvalidInputError(f"capacities {capacities!r}: {text} has one set of capacities, leave them out")
         return load_topology(Path(text))
     found = _find(head)
-    return builtin(head, **(_read_arguments(found, rest) if colon else {}))
+    given: dict[str, object] = dict(_read_arguments(found, rest) if colon else {})
+    return builtin(head, **given, **_capacity_parameter(found, given, capacities))
+
+
+def _capacity_parameter(found: Builtin, given: Mapping[str, object], capacities: str | None) -> dict[str, object]:
+    """Parameter of a built-in that says which capacities are meant."""
+    if capacities is None:
+        return {}
+    if capacities not in CAPACITIES:
+        raise InvalidInputError(f"capacities {capacities!r}: use {' or '.join(CAPACITIES)}")
+    values = {"capacities": capacities, "achievable": capacities == "achievable"}
+    name = next((p.name for p in found.parameters if p.name in values), None)
+    if name is None:
+        raise InvalidInputError(f"capacities {capacities!r}: {found.name} has one set of capacities, leave them out")
+    if name in given:
+        raise InvalidInputError(f"{found.name}: {name} is given twice, as {given[name]!r} and by capacities")
+    return {name: values[name]}
 
 
 def _read_arguments(found: Builtin, rest: str) -> dict[str, str]:
@@ -191,6 +214,17 @@ def _machine(box: Machine) -> Builtin:
     return Builtin(box.name, box.summary, box.source, parameters, (), partial(build_machine, box))
 
 
+def _whole_box(entry: CatalogueEntry) -> Builtin:
+    fabrics, peers = ("switch", "rail"), ("cpu", "switch")
+    parameters = (
+        Parameter("capacities", "choice", "as sold, or as reached", "nominal", choices=CAPACITIES),
+        Parameter("hosts", "count", "number of boxes, joined through their NICs", 1, low=1, high=4096),
+        Parameter("fabric", "choice", "one switch, or one per NIC of a box", "switch", choices=fabrics),
+        Parameter("peer", "choice", "peer access over PCIe everywhere, or not across a CPU", "cpu", choices=peers),
+    )
+    return Builtin(entry.name, entry.summary, entry.source, parameters, (), partial(entry_topology, entry))
+
+
 def _cluster() -> Builtin:
     parameters = (
         Parameter("box", "text", "a built-in that is one host, such as dgx-a100 or ring:4", required=True),
@@ -223,6 +257,8 @@ def _make_cluster(
     entry = _find(head)
     if entry.name == "cluster":
         raise InvalidInputError("cluster: box: 'cluster' is not one host; name a machine or a shape")
+    if entry.name in catalogue():
+        raise InvalidInputError(f"cluster: box: {entry.name!r} has NICs of its own: write {entry.name}:hosts={hosts}")
     params: dict[str, object] = dict(_read_arguments(entry, rest) if colon else {})
     machine = machines().get(entry.name)
     if achievable and machine is None:

@@ -74,6 +74,11 @@ def group_of(kind: PathKind) -> PathGroup:
     return _GROUP[kind]
 
 
+def link_group(topology: Topology, link: int) -> PathGroup:
+    """Group that a path over a link (index) belongs to, if none of its other links is of a later group."""
+    return PATH_GROUPS[_link_group(topology, link)]
+
+
 def _link_group(topology: Topology, link: int) -> int:
     """Position in ``PATH_GROUPS`` of the group that a link makes its path belong to."""
     entry = topology.links[link]
@@ -113,7 +118,7 @@ def select_paths(topology: Topology, groups: Collection[PathGroup]) -> Topology:
             f"{topology.name}: paths cannot be told apart: without {group} paths GPU {node!r} would still be reached "
             f"by one, over links that {', '.join(groups)} paths need; give {group} paths vertices of their own"
         )
-    return _without_links(topology, keep)
+    return without_links(topology, keep)
 
 
 def _useful(topology: Topology, steps: Sequence[tuple[int, int, int]], wanted: Collection[int]) -> list[bool]:
@@ -168,7 +173,8 @@ def _stray(topology: Topology, steps: Sequence[tuple[int, int, int]], wanted: Co
     return next(((gpu, state) for gpu, state in arrivals if state != _START and state not in wanted), None)
 
 
-def _without_links(topology: Topology, keep: Iterable[bool]) -> Topology:
+def without_links(topology: Topology, keep: Iterable[bool]) -> Topology:
+    """The topology with some links only (one flag per link), and without vertices that have none, GPUs excepted."""
     links = tuple(link for link, kept in zip(topology.links, keep, strict=True) if kept)
     left = {link.id for link in links}
     ends = {end for link in links for end in (link.src, link.dst)}

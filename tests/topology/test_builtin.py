@@ -12,6 +12,7 @@ from synth.topology import (
     Topology,
     builtin,
     builtin_names,
+    catalogue,
     describe_builtins,
     import_plain_instance,
     load_topology,
@@ -233,7 +234,7 @@ def test_cluster_of_achievable_rates() -> None:
 
 
 def test_every_builtin_is_described_and_says_where_its_numbers_come_from() -> None:
-    assert len(set(builtin_names())) == len(builtin_names()) == 16
+    assert len(set(builtin_names())) == len(builtin_names()) == 16 + len(catalogue())
     for entry in describe_builtins():
         assert entry.summary
         assert entry.source
