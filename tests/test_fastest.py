@@ -114,7 +114,7 @@ def test_depth_priced_trees_are_no_deeper_and_no_slower_than_asked(collective: s
     seconds = 0.5e-6
 
     def mean(routes: Any) -> float:
-        return sum(route.share * latency_of(route, lambda _: seconds) for route in routes)
+        return float(sum(route.share * latency_of(route, lambda _: seconds) for route in routes))
 
     assert mean(priced.routes) <= mean(plan.routes) + 1e-12
     assert make_schedule(priced, chunks=2).lower().report.ok
@@ -215,7 +215,7 @@ def test_bad_arguments() -> None:
         ({"target": "x"}, "x"),
     ):
         with pytest.raises(InvalidInputError, match=text):
-            synth.fastest("ring:4", "allgather", "1 MB", **wrong)  # type: ignore[arg-type]
+            synth.fastest("ring:4", "allgather", "1 MB", **wrong)
     with pytest.raises(LimitReachedError):
         synth.fastest("ring:4", "allgather", "1 MB", time_limit=0)
 
