@@ -221,7 +221,7 @@ def test_nothing_to_do() -> None:
 
 
 def test_command(tmp_path: Path) -> None:
-    common = ["fastest", RING, "allgather", "--size", "1MB", "--alpha-mode", "blocking"]
+    common = ["fastest", RING, "allgather", "--size", "1MB", "--alpha-mode", "blocking", "--seeds", "2"]
     got = run(*common, "--out", str(tmp_path / "out"), "--json")
     assert got.returncode == 0, got.stderr
     said = json.loads(got.stdout)
