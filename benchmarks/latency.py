@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 
 import synth
+from synth.schedule.time_model import AlphaMode
 from synth.topology.importers import import_plain_instance
 
 LINK = "bandwidth=50 GiB/s,latency=0.5 us"
@@ -49,7 +50,7 @@ def main() -> None:
     parser.add_argument("--time-limit", type=float, default=60.0)
     parser.add_argument("--target", default="msccl")
     asked = parser.parse_args()
-    cases = [
+    cases: list[tuple[str, str, float, float, AlphaMode]] = [
         (name, "allgather", size, theirs, "blocking")
         for name, both in TACOS.items()
         for size, theirs in zip((1e6, 1e9), both, strict=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -123,6 +123,7 @@ def fastest(
     seeds: int = 8,
     target: str | None = "msccl",
     rivals: Sequence[Rival] = RIVALS,
+    progress: Callable[[Candidate], None] | None = None,
     **options: Any,
 ) -> Choice:
     """Fastest schedule that any rival finds at a size.
@@ -141,6 +142,8 @@ def fastest(
         Runtime for which the winner is lowered and verified; None leaves that out.
     rivals
         Who takes part.
+    progress
+        Is told of every candidate.
 
     Raises
     ------
@@ -174,20 +177,29 @@ def fastest(
         found = [Candidate("nothing to do", 0.0, make_schedule(plan))]
     else:
         search = Search(machine, collective, plan, judge, int(seeds), bound.seconds, 0.0)
-        found = _compete(search, rivals, began + time_limit, timings)
+        found = _compete(search, rivals, began + time_limit, timings, progress)
     lowering = time.monotonic()
     winner, program, refused = _expressible(found, target)
     timings |= {"lower": time.monotonic() - lowering, "total": time.monotonic() - began}
     return Choice(winner, bound, tuple(found), program, tuple(refused), timings)
 
 
-def _compete(search: Search, rivals: Sequence[Rival], end: float, timings: dict[str, float]) -> list[Candidate]:
+def _compete(
+    search: Search,
+    rivals: Sequence[Rival],
+    end: float,
+    timings: dict[str, float],
+    progress: Callable[[Candidate], None] | None,
+) -> list[Candidate]:
     """All candidates, fastest first; of equally fast ones that with fewer transfers."""
     found: list[Candidate] = []
     for k, rival in enumerate(rivals):
         now = time.monotonic()
         search.deadline = now + max(end - now, 0.0) / (len(rivals) - k)
-        found += rival(search)
+        for candidate in rival(search):
+            found.append(candidate)
+            if progress is not None:
+                progress(candidate)
         timings[rival.__name__] = time.monotonic() - now
     if not found:
         raise LimitReachedError("no schedule within the time limit: give --time-limit more seconds")

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.console import Console
 
 from synth.cli_calibrate import AsJson, TargetName
 from synth.cli_simulate import Alpha, time_model
 from synth.cli_support import number_text, print_table, say
+
+if TYPE_CHECKING:
+    from synth.rivals import Candidate
 
 # Rows of the table that are printed.
 SHOWN = 12
@@ -18,6 +24,26 @@ SHOWN = 12
 def register(app: typer.Typer) -> None:
     """Add the command."""
     app.command()(fastest)
+
+
+@contextlib.contextmanager
+def candidates() -> Iterator[Callable[[Candidate], None] | None]:
+    """A status line on stderr while it is a terminal: who was last, and the best so far."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield None
+        return
+    best: list[Candidate] = []
+    with console.status("solving") as status:
+
+        def report(now: Candidate) -> None:
+            best[:] = [min([*best, now], key=lambda candidate: candidate.seconds)]
+            status.update(
+                f"{now.rival}, {now.schedule.chunks_per_shard} chunks: {now.seconds * 1e6:.3f} us; "
+                f"best {best[0].seconds * 1e6:.3f} us ({best[0].rival})"
+            )
+
+        yield report
 
 
 def fastest(
@@ -39,9 +65,18 @@ def fastest(
     from synth.choice import fastest as search
 
     model = time_model(alpha_mode, "order", start, hop_latency, overhead)
-    choice = search(
-        topology, collective, size, root=root, model=model, seeds=seeds, time_limit=time_limit, target=target
-    )
+    with candidates() as progress:
+        choice = search(
+            topology,
+            collective,
+            size,
+            root=root,
+            model=model,
+            seeds=seeds,
+            time_limit=time_limit,
+            target=target,
+            progress=progress,
+        )
     files = {} if out is None else dict(choice.result.write(out).files)
     if as_json:
         say({**choice.to_dict(), "alpha_mode": alpha_mode, "files": files})

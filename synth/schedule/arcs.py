@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from synth.demand.model import Demand
 from synth.errors import NotExpressibleError
 from synth.formulation.network import Hop, split_path
+from synth.schedule.compiled import compile_transfers
 from synth.schedule.paths import GpuPaths
 from synth.schedule.time_model import TimeModel
 from synth.topology.model import Topology
@@ -94,10 +95,7 @@ class _Rows:
 
     def __init__(self, topology: Topology) -> None:
         self.links = topology.links
-        self.pools: list[list[tuple[int, float]]] = [[] for _ in topology.links]
-        for k, pool in enumerate(topology.resources):
-            for name, times in pool.uses:
-                self.pools[topology.link_index[name]].append((len(topology.links) + k, times / pool.bandwidth))
+        self.pools = compile_transfers(topology, ()).pools
 
     def timing(
         self, hops: tuple[Hop, ...], size: float, model: TimeModel, adds: bool

@@ -19,7 +19,7 @@ from synth.schedule.build import order_routes, reordered, transfers_of
 from synth.schedule.model import Schedule, Transfer
 from synth.schedule.paths import GpuPaths
 from synth.schedule.quantise import Split, chunk_layout, hamilton
-from synth.schedule.simulate import simulate_schedule
+from synth.schedule.simulate import with_times
 from synth.solver.certificate import certified_bound
 from synth.solver.plan import Plan, SolverInfo
 from synth.topology.model import Topology
@@ -159,13 +159,7 @@ def _in_steps(
         proven=False,
         messages=messages,
     )
-    line = simulate_schedule(schedule)
-    return replace(
-        schedule,
-        starts=tuple(line.starts.tolist()),
-        arrivals=tuple(line.arrivals.tolist()),
-        simulated=max(line.end, split.time),
-    )
+    return with_times(schedule)
 
 
 def _step_of(transfers: Sequence[Transfer], steps: Sequence[tuple[int, ...]]) -> list[tuple[int, int]]:

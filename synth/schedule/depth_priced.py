@@ -68,9 +68,8 @@ class DepthPricer:
                 break
             fresh = self._fresh(self._priced(lp, solution))
             paying = [route for route in fresh if lp.reduced(solution, route) < -1e-9]
-            for route in fresh:
-                if route not in paying:
-                    del self.known[_key(route)]
+            for key in {_key(route) for route in fresh} - {_key(route) for route in paying}:
+                del self.known[key]
             if not paying:
                 break
             lp.add(paying)

@@ -15,7 +15,7 @@ from synth.schedule.build import reordered
 from synth.schedule.compiled import CompiledTransfers, compile_transfers
 from synth.schedule.events import run_queued
 from synth.schedule.model import Schedule
-from synth.schedule.simulate import simulate_schedule
+from synth.schedule.simulate import simulate_schedule, with_times
 from synth.schedule.time_model import TimeModel
 
 # Rounds without gain after which it stops.
@@ -53,7 +53,7 @@ def justified(schedule: Schedule, model: TimeModel, rounds: int) -> Schedule:
         worse = 0 if end < best_end * (1 - 1e-9) else worse + 1
         if end < best_end * (1 - 1e-9):
             best, best_end = tried, end
-    return best if best is schedule else _timed(best)
+    return best if best is schedule else with_times(best)
 
 
 def backwards(compiled: CompiledTransfers) -> CompiledTransfers:
@@ -75,14 +75,3 @@ def backwards(compiled: CompiledTransfers) -> CompiledTransfers:
 
 def _sorted_by(schedule: Schedule, order: list[int]) -> Schedule:
     return replace(schedule, transfers=reordered(list(schedule.transfers), order))
-
-
-def _timed(schedule: Schedule) -> Schedule:
-    """With the starts and arrivals of its own order."""
-    line = simulate_schedule(schedule)
-    return replace(
-        schedule,
-        starts=tuple(line.starts.tolist()),
-        arrivals=tuple(line.arrivals.tolist()),
-        simulated=max(line.end, schedule.quantized),
-    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain
 
 import numpy as np
@@ -18,7 +18,7 @@ from synth.schedule.build import reordered, transfers_of
 from synth.schedule.matching import Send, least_time, match
 from synth.schedule.model import Schedule
 from synth.schedule.quantise import chunk_layout
-from synth.schedule.simulate import simulate_schedule
+from synth.schedule.simulate import with_times
 from synth.schedule.time_model import TimeModel
 from synth.solver.plan import Plan
 from synth.topology.model import Topology
@@ -163,7 +163,7 @@ class Matcher:
         for t in transfers:
             loads[list(t.links)] += chunk_bytes
         busiest = max(float((plan.network.row_bytes(loads) / plan.network.capacity).max()), plan.time)
-        schedule = Schedule(
+        made = Schedule(
             plan,
             self.chunks,
             chunk_bytes,
@@ -177,10 +177,4 @@ class Matcher:
             0.0,
             proven=False,
         )
-        line = simulate_schedule(schedule)
-        return replace(
-            schedule,
-            starts=tuple(line.starts.tolist()),
-            arrivals=tuple(line.arrivals.tolist()),
-            simulated=max(line.end, busiest),
-        )
+        return with_times(made)

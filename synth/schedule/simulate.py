@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from synth.schedule.compiled import CompiledTransfers, Timeline, compile_transfers
 from synth.schedule.events import run_queued
@@ -71,6 +72,17 @@ def simulate_schedule(
     size = schedule.plan.demand.size_bytes if size_bytes is None else size_bytes
     chunk_bytes = schedule.chunk_bytes * size / (schedule.plan.demand.size_bytes or 1.0)
     return run(compile_schedule(schedule) if compiled is None else compiled, chunk_bytes, model)
+
+
+def with_times(schedule: Schedule) -> Schedule:
+    """The schedule with the starts, arrivals and simulated time of its own order, in the default model."""
+    line = simulate_schedule(schedule)
+    return replace(
+        schedule,
+        starts=tuple(line.starts.tolist()),
+        arrivals=tuple(line.arrivals.tolist()),
+        simulated=max(line.end, schedule.quantized),
+    )
 
 
 def run(compiled: CompiledTransfers, chunk_bytes: float, model: TimeModel) -> Timeline:
