@@ -270,8 +270,8 @@ def sweep(
     model
         Time model; default: the topology's numbers.
     costs
-        Costs of thread blocks per protocol (``synth calibrate``): programs are timed instead of schedules, and the
-        protocol is chosen per size too.
+        Costs of thread blocks per protocol (``synth calibrate``): programs are timed instead of schedules (of those
+        that promise most as schedules), and the protocol is chosen per size too.
     protocol
         Without ``costs``: protocol of the files.
     element_bytes
@@ -310,7 +310,8 @@ def sweep(
     report("making rivals")
     # In between, where latency and bandwidth both count, and at the end, where bandwidth alone does.
     anchors = (float(np.sqrt(float(points[0]) * points[-1])), float(points[-1]))
-    candidates = judge.candidates(rivals(Instance(plan, tuple(dict.fromkeys(anchors))), makers))
+    made = rivals(Instance(plan, tuple(dict.fromkeys(anchors))), makers)
+    candidates = judge.candidates(judge.promising(made, points))
     times = times_of(candidates.values(), points, report)
     report("lowering and verifying")
     segments, usable = _fitting(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -19,12 +19,16 @@ from synth.program.semantics import EVEN, SHARDED
 from synth.program.timing import program_time
 from synth.program.timing_image import schedule_paths, timed
 from synth.schedule import BlockCosts, Schedule, TimeModel, compile_schedule, simulate_schedule
+from synth.schedule.baseline_kinds import KINDS
 from synth.schedule.bounds import plan_bound
+from synth.schedule.rivals import family_of
 from synth.simulation import parse_sizes, with_costs
 from synth.solver import Plan
 
 # Points between powers of two keep so many leading binary digits, so that buffers still divide into 2^k chunks.
 LEADING_BITS = 4
+# Schedules per size that are timed as programs.
+FASTEST = 3
 
 
 @dataclass(frozen=True)
@@ -143,6 +147,25 @@ class Judge:
                 name = rival if len(self.protocols) == 1 else f"{rival}:{protocol}"
                 out[name] = Candidate(rival, schedule, protocol, self.target, self.inplace, self.model, costs)
         return out
+
+    def promising(self, schedules: Mapping[str, Schedule], sizes: Sequence[int]) -> dict[str, Schedule]:
+        """Schedules that are worth timing as programs: all where none is; else the fastest few of every size.
+
+        They are timed as schedules with the blocks' costs per hop, which takes a hundredth of the time; of the baselines
+        of each kind the fastest stays too, so that there is something to compare with.
+        """
+        if None in self.protocols.values():
+            return dict(schedules)
+        names, kept = list(schedules), set()
+        for costs in self.protocols.values():
+            model = self.model if costs is None else with_costs(self.model, costs)
+            rows = [Candidate(n, s, "", self.target, self.inplace, model) for n, s in schedules.items()]
+            times = times_of(rows, sizes)
+            kept |= set(np.argsort(times, axis=0, kind="stable")[:FASTEST].ravel().tolist())
+            for family in {family_of(name) for name in names}:
+                own = [k for k, name in enumerate(names) if family_of(name) == family and family in KINDS]
+                kept |= {own[k] for k in times[own].argmin(axis=0).tolist()} if own else set()
+        return {name: schedules[name] for k, name in enumerate(names) if k in kept}
 
     def bound(self, plan: Plan, size: int) -> float:
         """Seconds that no candidate can beat at a size."""

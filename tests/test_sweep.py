@@ -266,6 +266,15 @@ def test_programs_and_protocols_are_judged_with_constants() -> None:
     assert [t.seconds for t in times] == pytest.approx(found.times[row, :2].tolist())
 
 
+def test_only_promising_schedules_are_timed_as_programs() -> None:
+    """Of the ring in 1 chunk (never among the three fastest, and not the fastest ring) no program is made."""
+    makers = only(("direct", 1), ("rings", 2), ("rings", 4), ("rings", 8), ("ring", 1), ("rings", 1))
+    costs = {"Simple": BlockCosts(start=10e-6, latency=1e-6)}
+    found = synth.sweep(RING, "allgather", SIZES, costs=costs, makers=makers)
+    assert "rings-k1" not in found.candidates
+    assert {"direct-k1", "rings-k8", "ring-k1"} <= set(found.candidates)
+
+
 def test_shallow_trees_are_as_deep_as_they_must_be() -> None:
     """On a ring of 6 the farthest rank is 3 hops away; on a mesh everybody is next to everybody."""
     topology = resolve("ring:6")
