@@ -12,12 +12,15 @@ from typing import Final
 
 from synth.demand.model import Commodity, Demand, EvenPairs
 from synth.errors import InfeasibleError, InvalidInputError, LimitReachedError, NotExpressibleError
+from synth.formulation.orbits import OrbitRoutes
 from synth.schedule.baseline_build import build
 from synth.schedule.baseline_kinds import KINDS, Recipe, recipes
 from synth.schedule.build import order_routes
+from synth.schedule.matched import Matcher
 from synth.schedule.model import Schedule
 from synth.schedule.quantise import Split, integer_routes, quantise
 from synth.schedule.shallow import shallow_recipe
+from synth.schedule.time_model import TimeModel
 from synth.solver.plan import Plan
 
 #: Transfers beyond which a finer schedule is not made.
@@ -58,7 +61,8 @@ def plan_at(plan: Plan, size_bytes: float) -> Plan:
     """The same splits and prices for another message size."""
     factor = size_bytes / plan.demand.size_bytes
     demand = scaled_demand(plan.demand, factor)
-    return replace(plan, demand=demand, time=plan.time * factor, bound=plan.bound * factor)
+    columns = replace(plan.columns, demand=demand) if isinstance(plan.columns, OrbitRoutes) else plan.columns
+    return replace(plan, demand=demand, columns=columns, time=plan.time * factor, bound=plan.bound * factor)
 
 
 def scaled_demand(demand: Demand, factor: float) -> Demand:
@@ -157,7 +161,24 @@ def _key(schedule: Schedule) -> tuple[object, ...]:
     return schedule.transfers, schedule.messages, schedule.shard_chunks
 
 
-RIVALS: Final[tuple[Maker, ...]] = (planned, shallow, libraries)
+def matched(instance: Instance) -> dict[str, Schedule]:
+    """The greedy link-chunk matching (:mod:`synth.schedule.matching`), where it is for the collective."""
+    out: dict[str, Schedule] = {}
+    for count in EVEN_CHUNKS:
+        for at in instance.plans:
+            try:
+                matcher = Matcher.make(at.topology, at.demand, count, TimeModel(), at)
+            except NotExpressibleError:
+                return out
+            if matcher.transfers > MOST_TRANSFERS:
+                return out
+            schedule = matcher.schedule(0)
+            if schedule is not None:
+                _add(out, f"matching-k{count}", schedule)
+    return out
+
+
+RIVALS: Final[tuple[Maker, ...]] = (planned, shallow, matched, libraries)
 """All makers; of equally fast schedules the first one's is taken."""
 
 
