@@ -15,7 +15,7 @@ from synth.cli_simulate import Alpha, time_model
 from synth.cli_support import number_text, parse_ranks, print_table, say
 
 if TYPE_CHECKING:
-    from synth.size_sweep import Sweep
+    from synth.sweep_result import Sweep
 
 
 def sweep(

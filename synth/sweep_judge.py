@@ -151,8 +151,8 @@ class Judge:
     def promising(self, schedules: Mapping[str, Schedule], sizes: Sequence[int]) -> dict[str, Schedule]:
         """Schedules that are worth timing as programs: all where none is; else the fastest few of every size.
 
-        They are timed as schedules with the blocks' costs per hop, which takes a hundredth of the time; of the
-        baselines of each kind the fastest stays too, so that there is something to compare with.
+        They are timed as schedules with the blocks' costs per hop, which takes far less; of the baselines of each kind
+        the fastest stays too, so that there is something to compare with.
         """
         if None in self.protocols.values():
             return dict(schedules)

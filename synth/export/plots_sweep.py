@@ -17,7 +17,7 @@ from synth.schedule.rivals import family_of
 from synth.units import format_size
 
 if TYPE_CHECKING:
-    from synth.size_sweep import Sweep
+    from synth.sweep_result import Sweep
 
 #: Points of the Pareto front this close (relative) share one label.
 CLOSE = 0.06

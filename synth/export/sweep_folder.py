@@ -14,7 +14,7 @@ from synth.export.runtime_parser import accepts
 from synth.files import write_files
 
 if TYPE_CHECKING:
-    from synth.size_sweep import Sweep
+    from synth.sweep_result import Sweep
 
 
 def write_sweep(sweep: Sweep, folder: Path) -> Sweep:
