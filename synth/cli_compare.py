@@ -8,7 +8,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 from rich.console import Console
@@ -19,6 +19,8 @@ from synth.errors import InvalidInputError
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from synth.schedule.time_model import Sharing
 
 FORMAT = "synth-compare/1"
 
@@ -42,6 +44,7 @@ def compare_command(
         bool | None,
         typer.Option("--simulate/--no-simulate", help="Simulate too? Default: one topology yes, the catalogue no."),
     ] = None,
+    sharing: Annotated[str, typer.Option(help="Simulated messages share links by order, fifo or fair.")] = "order",
     band: Annotated[
         str | None, typer.Option(help="Say which machines gain between two percentages, such as 23-54.")
     ] = None,
@@ -69,6 +72,7 @@ def compare_command(
             gap=gap,
             time_limit=parse_time(time_limit),
             simulate=simulate,
+            sharing=cast("Sharing", sharing),
             progress=report,
         )
     found = None if limits is None else in_band(table, *limits)

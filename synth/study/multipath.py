@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from synth.demand import Demand, make_demand
 from synth.errors import InfeasibleError, InvalidInputError, LimitReachedError
+from synth.schedule.simulate import simulate_schedule
+from synth.schedule.time_model import Sharing, TimeModel
 from synth.solver import Plan, solve
 from synth.study.shares import KINDS, kind_shares
 from synth.topology import Topology, catalogue, rented, resolve, select_paths
@@ -46,6 +48,7 @@ class _Options:
     gap: float
     time_limit: float
     simulate: bool
+    model: TimeModel
 
 
 def compare(
@@ -60,6 +63,7 @@ def compare(
     gap: float = 1e-6,
     time_limit: float = 60.0,
     simulate: bool | None = None,
+    sharing: Sharing = "order",
     progress: Callable[[str], None] | None = None,
 ) -> pd.DataFrame:
     """Compare a collective over sets of paths, on one machine or on the whole catalogue.
@@ -81,6 +85,9 @@ def compare(
     simulate
         Whether to round to chunks and simulate with latency as well. None: on one topology; the catalogue's largest
         machines take minutes.
+    sharing
+        How simulated messages share a link or pool (:class:`~synth.schedule.TimeModel`): ``order`` as in the result of
+        ``synth solve``, one message at a time; ``fair``, as PCIe and NICs arbitrate between packets; or ``fifo``.
     progress
         Told what is being solved.
 
@@ -101,7 +108,8 @@ def compare(
     """
     import pandas as pd  # slow to import
 
-    options = _Options(gap, time_limit, topology is not None if simulate is None else simulate)
+    simulated = topology is not None if simulate is None else simulate
+    options = _Options(gap, time_limit, simulated, TimeModel(sharing=sharing))
     rows: list[dict[str, Any]] = []
     for machine, part, may in _cases(topology, ranks, relay, capacities):
         demand = make_demand(machine, collective, size, ranks=part, root=root)
@@ -185,17 +193,18 @@ def _outcome(
             status = "infeasible" if isinstance(error, InfeasibleError) else "limit"
             done[key] = {**nothing, "status": status, "reason": str(error)}
         else:
-            done[key] = _solved(plan, options.simulate)
+            done[key] = _solved(plan, options)
     return dict(done[key])
 
 
-def _solved(plan: Plan, simulate: bool) -> dict[str, Any]:
+def _solved(plan: Plan, options: _Options) -> dict[str, Any]:
     shares = {f"share_{kind}": share for kind, share in kind_shares(plan).items()}
+    simulated = simulate_schedule(plan.schedule(), model=options.model).end if options.simulate else None
     return {
         "status": plan.status,
         "bound_us": plan.bound * 1e6,
         "plan_us": plan.time * 1e6,
-        "simulated_us": plan.schedule().simulated * 1e6 if simulate else None,
+        "simulated_us": None if simulated is None else simulated * 1e6,
         "reason": "",
         **shares,
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -26,7 +27,7 @@ CASES: list[tuple[str, str, dict[str, Any]]] = [
     ("mi300x-box", "allgather", {"ranks": [0, 3], "relay": True, "chunks": 8}),
     ("a100-box", "reducescatter", {"chunks": 4, "max_loss": 0.5}),
     ("cluster:box=ring:3,hosts=2", "allreduce", {"chunks": 2, "max_loss": 0.5}),
-    ("l40s-4-box", "allgather", {"paths": ["nic"], "lowering": {"instances": 2}}),
+    ("l40s-4-box", "allgather", {"paths": ["nic"], "chunks": 8, "lowering": {"instances": 3}}),
     ("dgx1-v100", "broadcast", {"root": 3}),
 ]
 
@@ -223,3 +224,13 @@ def test_a_plain_graph_has_a_side_car_too() -> None:
     result = synth.synthesize(machine(3, duplex([(0, 1, 10), (1, 2, 10)])), "alltoall", "3 MB")
     assert faults(result, sidecar(result)) == []
     assert {path.kind for path in result.paths.channels} == {"direct"}
+
+
+def test_bytes_count_every_chunk_of_a_transfer() -> None:
+    """Transfers of two chunks carry twice the bytes of those of one."""
+    one = made("dgx1-v100", "broadcast", {"root": 3})
+    schedule = one.schedule
+    wide = replace(schedule, transfers=tuple(replace(t, count=2 * t.count) for t in schedule.transfers))
+    twice = replace(one, schedule=wide).paths
+    assert [c.bytes for c in twice.channels] == [2 * c.bytes for c in one.paths.channels]
+    assert [c.transfers for c in twice.channels] == [c.transfers for c in one.paths.channels]

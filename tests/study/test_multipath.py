@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -124,6 +126,51 @@ def test_simulated_times_and_columns() -> None:
     assert (table["simulated_us"] >= table["plan_us"]).all()
     assert table["simulated_gain_percent"][0] == 0
     assert table["ranks"].tolist() == ["0-1"] * 4
+
+
+def test_fair_sharing_of_a_port() -> None:
+    """Messages of PCIe and NIC paths through one port: one at a time they wait for each other, packets do not."""
+    options: dict[str, Any] = {"ranks": [0, 1], "relay": False}
+    ordered = compare("a40-box", "allgather", "1 GB", **options).set_index("paths")
+    fair = compare("a40-box", "allgather", "1 GB", sharing="fair", **options).set_index("paths")
+    assert ordered["plan_us"].tolist() == fair["plan_us"].tolist()
+    assert fair["simulated_us"]["+nic"] < 0.9 * ordered["simulated_us"]["+nic"]
+    assert (fair["simulated_us"] >= fair["plan_us"]).all()
+    assert ordered["simulated_us"].round().tolist() == [8889, 6550, 7782, 6550]
+    assert fair["simulated_us"].round().tolist()[1] == 5807
+    with pytest.raises(InvalidInputError, match="sharing"):
+        compare("a40-box", "allgather", "1 GB", sharing="luck", **options)  # type: ignore[arg-type]
+
+
+#: The README's table: machines of a row, ranks of its cases.
+README_ROWS: list[tuple[tuple[str, ...], str, list[list[int] | None]]] = [
+    (("dgx1-v100-box",), "all", [None]),
+    (("a100-box",), "all", [None]),
+    (("a800-box",), "all", [None]),
+    (("h100-box", "h200-box", "h20-box"), "all", [None]),
+    (("h800-box",), "all", [None]),
+    (("b200-box",), "all", [None]),
+    (("mi300x-box",), "all; 4; 2 of 8", [None, [0, 1, 2, 3], [0, 1]]),
+    (("ascend910b-box",), "all; 4; 2 of 8", [None, [0, 2, 4, 6], [0, 2]]),
+    (("gaudi2-box", "gaudi3-box"), "all", [None]),
+    (("maia100-box",), "all", [None]),
+    (("br100-box",), "all; 4 of 8", [None, [0, 1, 2, 3]]),
+    (("mlu370-x8-box",), "4 of 8", [[0, 1, 2, 3]]),
+    (("a40-box",), "a bridged pair", [[0, 1]]),
+]
+
+
+@pytest.mark.parametrize(("names", "what", "cases"), README_ROWS)
+def test_the_readmes_table(names: tuple[str, ...], what: str, cases: list[list[int] | None]) -> None:
+    lines = (Path(__file__).parents[2] / "README.md").read_text().splitlines()
+    for name in names:
+        tables = [compare(name, "allgather", "1 GB", ranks=ranks, relay=False, simulate=False) for ranks in cases]
+        cells = []
+        for paths in ("+nic", "all"):
+            values = [gains(table)[paths] for table in tables]
+            cells.append("; ".join(f"**{g:.1f} %**" if 23 <= g <= 54 else f"{g:.1f} %" for g in values))
+        shown = ", ".join(f"`{name}`" for name in names)
+        assert f"| {shown} | {what} | {' | '.join(cells)} |" in lines
 
 
 def test_errors() -> None:
