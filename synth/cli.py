@@ -27,6 +27,7 @@ from synth.errors import InvalidInputError, SynthError, VerificationError
 if TYPE_CHECKING:
     from synth.api import Result
     from synth.planned import Planned
+    from synth.topology import Topology
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 app.add_typer(topology_app, name="topology")
@@ -88,6 +89,9 @@ def solve(
     gap: Annotated[float, typer.Option(help="Relative gap at which a plan counts as optimal.")] = 1e-6,
     time_limit: Annotated[str, typer.Option(help="Wall-clock limit of the solve, such as 60s.")] = "60s",
     out: Annotated[Path | None, typer.Option(help="Folder for plan, schedule, XML and plots.")] = None,
+    thresholds: Annotated[
+        bool, typer.Option("--thresholds", help="Leave out path kinds that do not pay at this size (synth study).")
+    ] = False,
     plan_only: Annotated[bool, typer.Option("--plan-only", help="Stop at the plan: no schedule, no program.")] = False,
     write_lp: Annotated[Path | None, typer.Option(help="Write the finished master as an LP file.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
@@ -123,12 +127,20 @@ def solve(
             "max_channels": max_channels,
             "sms": sms,
         }
+        machine: Topology | str = topology
+        if thresholds:
+            from synth.api import instance
+            from synth.study.threshold_collective import paying
+
+            asked = {name: what[name] for name in ("ranks", "root", "matrix", "shards", "relay", "paths", "capacities")}
+            machine = paying(*instance(topology, collective, size, **asked), what["time_limit"])
+            what |= {"paths": None, "capacities": None}
         result: Result | Planned
         if plan_only:
-            result = only_plan(topology, collective, size, **what)
+            result = only_plan(machine, collective, size, **what)
         else:
             realise: dict[str, Any] = {"chunks": chunks, "max_loss": max_loss, "max_steps": max_steps}
-            result = synthesize(topology, collective, size, target=target, lowering=lowering, **realise, **what)
+            result = synthesize(machine, collective, size, target=target, lowering=lowering, **realise, **what)
     if write_lp is not None:
         write_lp_file(result.plan, write_lp)
     if out is not None:

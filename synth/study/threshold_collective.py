@@ -98,6 +98,14 @@ def topology_for(topology: Topology, found: Thresholds, size: float) -> Topology
     return restrict(topology, found.used(size))
 
 
+def paying(topology: Topology, demand: Demand, time_limit: float = 60.0) -> Topology:
+    """The topology without the classes of links that do not pay at the size of a demand (see ``OPENING``)."""
+    found = collective_thresholds(
+        topology, demand.collective, ranks=demand.ranks, root=demand.root, time_limit=time_limit
+    )
+    return topology_for(topology, found, demand.size_bytes)
+
+
 def _latency(
     topology: Topology, demand: Demand, whole: Plan, name: str, of: Mapping[str, str], time_limit: float
 ) -> float:

@@ -96,6 +96,19 @@ def test_threshold_of_a_pair_and_of_a_collective(tmp_path: Path) -> None:
     assert {link.kind for link in resolve(str(saved)).links} == {"nvlink"}
 
 
+def test_solve_leaves_out_what_does_not_pay() -> None:
+    """By hand (as above): host memory pays from 4.219 MB of an all-gather on, the NIC never."""
+    links = {}
+    for size in ("1MB", "1GB"):
+        done = run("solve", str(H800), "allgather", "--size", size, "--plan-only", "--thresholds", "--json")
+        facts = json.loads(done.stdout)
+        links[size] = facts["plan_us"]
+    whole = json.loads(run("solve", str(H800), "allgather", "--size", "1GB", "--plan-only", "--json").stdout)
+    assert links["1MB"] == pytest.approx(0.5e6 / 164.8e9 * 1e6)  # half of 1 MB each way, NVLink alone
+    assert links["1GB"] == pytest.approx(whole["plan_us"], rel=0.1)
+    assert links["1GB"] < 0.8 * 1000 * links["1MB"]
+
+
 def test_threshold_errors() -> None:
     assert run("study", "threshold", str(H800), "--opening", "nic").returncode == 2
     assert run("study", "threshold", str(H800), "--save", "x.json").returncode == 2
