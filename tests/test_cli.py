@@ -21,6 +21,7 @@ FILES = {
     "plan.json",
     "schedule.json",
     "msccl.xml",
+    "msccl.paths.json",
     "summary.txt",
     "overview.png",
     "topology.png",

