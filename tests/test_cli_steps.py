@@ -30,7 +30,7 @@ def test_frontier_as_table_and_files(tmp_path: Path) -> None:
         *(
             f"{point}.{name}"
             for point in ("c1-s2-r2", "c2-s2-r3")
-            for name in ("steps.json", "schedule.json", "msccl.xml")
+            for name in ("steps.json", "schedule.json", "msccl.xml", "msccl.paths.json")
         ),
     }
     assert run("verify", str(tmp_path / "c2-s2-r3.msccl.xml")).returncode == 0

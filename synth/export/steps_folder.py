@@ -5,24 +5,24 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from synth.export.paths_json import dump_paths, paths_name
 from synth.export.plots import figure_files
 from synth.export.schedule_json import dump_schedule
 from synth.runtime import Runtime, file_of
+from synth.schedule import Schedule
 from synth.solver.send_times_solution import SendTimes
 from synth.solver.steps import StepFrontier
 from synth.solver.steps_solution import StepSolution
 
 
 def solution_files(solution: StepSolution | SendTimes, target: str) -> dict[str, bytes]:
-    """``steps.json``, ``schedule.json``, the verified program, ``summary.txt`` and the plots; nothing is written."""
+    """``steps.json``, ``schedule.json``, the verified program, its side-car, ``summary.txt`` and the plots."""
     schedule = solution.schedule()
-    runtime = Runtime(target, {})
-    name, text = file_of(runtime.program(runtime.draft(schedule)))
     facts = solution.to_dict() | {"schedule": solution.sends_to_dict()}
     return {
         "steps.json": _json(facts),
         "schedule.json": dump_schedule(schedule).encode(),
-        name: text.encode(),
+        **_program_files(schedule, target),
         "summary.txt": (solution.summary() + "\n").encode(),
         **figure_files(schedule),
     }
@@ -35,13 +35,20 @@ def frontier_files(frontier: StepFrontier, target: str) -> dict[str, bytes]:
         del point_facts["solve_s"]
     files = {"frontier.json": _json(facts)}
     for point in frontier.points:
-        schedule, runtime = point.schedule(), Runtime(target, {})
-        name, text = file_of(runtime.program(runtime.draft(schedule)))
+        schedule = point.schedule()
         before = f"c{point.chunks}-s{point.steps}-r{point.rounds}."
         files[before + "steps.json"] = _json(point.to_dict() | {"schedule": point.sends_to_dict()})
         files[before + "schedule.json"] = dump_schedule(schedule).encode()
-        files[before + name] = text.encode()
+        files |= _program_files(schedule, target, before)
     return files
+
+
+def _program_files(schedule: Schedule, target: str, before: str = "") -> dict[str, bytes]:
+    """The verified program, and which path each of its channels stands for; ``before`` stands before both names."""
+    runtime = Runtime(target, {})
+    kind, text = file_of(runtime.program(runtime.draft(schedule)))
+    name = before + kind
+    return {name: text.encode(), paths_name(name): dump_paths(runtime.paths(schedule), name).encode()}
 
 
 def _json(facts: dict[str, Any]) -> bytes:
