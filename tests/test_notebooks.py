@@ -8,7 +8,9 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
-NOTEBOOKS = sorted((Path(__file__).parent.parent / "notebooks").glob("*.ipynb"))
+from tests import places
+
+NOTEBOOKS = sorted(places.NOTEBOOKS.glob("*.ipynb"))
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")

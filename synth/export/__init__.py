@@ -3,7 +3,6 @@
 from synth.export.msccl_reader import read_xml
 from synth.export.msccl_xml import to_xml, write_xml
 from synth.export.runtime_parser import Verdict, accepts
-from synth.export.schedule_json import dump_schedule
 from synth.export.verify_file import verify_file
 
-__all__ = ["Verdict", "accepts", "dump_schedule", "read_xml", "to_xml", "verify_file", "write_xml"]
+__all__ = ["Verdict", "accepts", "read_xml", "to_xml", "verify_file", "write_xml"]

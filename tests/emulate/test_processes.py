@@ -18,6 +18,7 @@ from synth.emulate import run_program
 from synth.emulate.machine.job import Job
 from synth.errors import VerificationError
 from synth.program.model import Draft
+from tests import places
 from tests.emulate.programs import program, size_of
 from tests.program.builders import ring_allgather, ring_allreduce, without_step
 from tests.test_cli import run, spawn
@@ -33,7 +34,7 @@ print("ready", flush=True)
 run_program(replace(ring_allgather(3), proto="LL"), 24 << 20, dtype="int8", timeout=300)
 print("done", flush=True)
 """
-ROOT = Path(__file__).parents[2]
+ROOT = places.ROOT
 
 
 def descendants(pid: int) -> set[int]:

@@ -16,8 +16,9 @@ from synth.program.mscclpp_hazards import plan_hazards
 from synth.program.mscclpp_loader import size_step, valid_sizes
 from synth.program.mscclpp_lowering import lower_mscclpp
 from synth.program.mscclpp_verify import verify_mscclpp
+from tests import places
 
-SAMPLES = Path(__file__).parents[2].parent / "shared" / "data" / "mscclpp"
+SAMPLES = places.SHARED / "mscclpp"
 needs_samples = pytest.mark.skipif(not SAMPLES.is_dir(), reason="the sample plans are not here")
 PROGRAM = lower_mscclpp(synth.solve("ring:3", "broadcast", 1e6).schedule(1))
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 from synth.program.model import Buffer, Draft, GpuProgram, Semantics, Step, StepType, ThreadBlock
 from synth.program.semantics import buffer_chunks
+from tests import places
 
-DATA = Path(__file__).parents[2].parent / "shared" / "data"
+DATA = places.SHARED
 MIB = 1 << 20
 _RRS: tuple[StepType, ...] = ("rrs",)
 _RCS: tuple[StepType, ...] = ("rcs",)

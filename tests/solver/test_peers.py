@@ -7,15 +7,15 @@ Values are held to 1e-4, or to half a unit of the last digit where the page prin
 from __future__ import annotations
 
 from decimal import Decimal
-from pathlib import Path
 
 import pytest
 
 import synth
 from synth.topology import Topology, import_plain_instance
+from tests import places
 from tests.reference_lp import flow_time, time_of_routes
 
-DATA = Path(__file__).parents[3] / "shared" / "data" / "instances"
+DATA = places.SHARED / "instances"
 GB = 1e9
 pytestmark = pytest.mark.skipif(not DATA.is_dir(), reason="the shared instances are not there")
 

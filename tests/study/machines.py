@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 from hypothesis import strategies as st
 
 from synth.study import Change, PathSet, find_paths
 from synth.topology import Link, Node, Resource, Topology, resolve
+from tests import places
 
-H800 = Path(__file__).parents[2] / "instances" / "study" / "h800-pair.json"
+H800 = places.ROOT / "instances" / "study" / "h800-pair.json"
 #: Link kind of a parallel link g0 -> g1 and the kind of path that it makes.
 KINDS = (("nvlink", "direct"), ("pcie", "pcie"), ("memory", "host"), ("nic", "nic"))
 

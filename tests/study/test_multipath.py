@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -21,6 +20,7 @@ from synth.topology import Topology, catalogue, resolve, select_paths
 from synth.topology.box import Box, Cable, Gpu, Nic, Numa, PcieSwitch
 from synth.topology.box_build import build_topology
 from synth.topology.hardware import exactly
+from tests import places
 from tests.reference_lp import duplex, machine, reference_time
 from tests.topology.test_box import boxes
 
@@ -162,7 +162,7 @@ README_ROWS: list[tuple[tuple[str, ...], str, list[list[int] | None]]] = [
 
 @pytest.mark.parametrize(("names", "what", "cases"), README_ROWS)
 def test_the_readmes_table(names: tuple[str, ...], what: str, cases: list[list[int] | None]) -> None:
-    lines = (Path(__file__).parents[2] / "README.md").read_text().splitlines()
+    lines = (places.ROOT / "README.md").read_text().splitlines()
     for name in names:
         tables = [compare(name, "allgather", "1 GB", ranks=ranks, relay=False, simulate=False) for ranks in cases]
         cells = []

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 from matplotlib import pyplot as plt
 
+from tests import places
 from tests.test_cli import run
 
-ROOT = Path(__file__).parents[2]
+ROOT = places.ROOT
 
 
 @pytest.fixture

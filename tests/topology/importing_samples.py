@@ -10,9 +10,10 @@ import pytest
 
 from synth.errors import InvalidInputError
 from synth.topology import Topology, import_topology
+from tests import places
 
-SAMPLES = Path(__file__).parents[1] / "data" / "topo"
-SHARED = Path(__file__).parents[2] / ".." / "shared" / "data"
+SAMPLES = places.SAMPLES
+SHARED = places.SHARED
 needs_shared = pytest.mark.skipif(not SHARED.exists(), reason="the shared samples are not here")
 
 

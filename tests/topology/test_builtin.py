@@ -19,8 +19,9 @@ from synth.topology import (
     resolve,
     save_topology,
 )
+from tests import places
 
-INSTANCES = Path(__file__).parents[2] / ".." / "shared" / "data" / "instances"
+INSTANCES = places.SHARED / "instances"
 EXAMPLES = (
     "ring:8",
     "ring:5,both_ways=false",

@@ -22,8 +22,9 @@ from synth.topology import (
 from synth.topology.catalogue.files import catalogue_files
 from synth.topology.catalogue.layout import grid, mesh
 from synth.topology.catalogue.others import _tpu_hosts
+from tests import places
 
-ROOT = Path(__file__).parents[2]
+ROOT = places.ROOT
 REAL = ROOT.parent / "shared" / "data" / "topo"
 NAMES = sorted(catalogue())
 

@@ -9,8 +9,9 @@ import pytest
 
 from synth.errors import InvalidInputError
 from synth.topology import check_reachable, import_plain_instance, import_simai_text
+from tests import places
 
-SHARED = Path(__file__).parents[2] / ".." / "shared" / "data"
+SHARED = places.SHARED
 needs_shared = pytest.mark.skipif(not SHARED.exists(), reason="the shared samples are not here")
 
 #: Two servers of two GPUs, an NVSwitch each, one network switch.
