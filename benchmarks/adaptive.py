@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from synth.files import write_text
+from synth.files.writing import write_text
 from synth.study import Change, PathSet, compare_splits, find_paths
 from synth.study.sharing import best_rates
 from synth.topology import resolve

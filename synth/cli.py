@@ -99,8 +99,8 @@ def solve(
     """Split a collective over all paths, with a proof, and turn it into a verified MSCCL program."""
     from synth.api import plan_only as only_plan
     from synth.api import synthesize
+    from synth.ground.units import parse_size, parse_time
     from synth.topology.paths import parse_groups
-    from synth.units import parse_size, parse_time
 
     if symmetry not in ("auto", "off"):
         raise InvalidInputError(f"symmetry {symmetry!r} must be auto or off")
@@ -186,7 +186,7 @@ def plot(
 ) -> None:
     """Draw a saved plan: topology with load, split bars, utilisation heat map, schedule timeline."""
     from synth.export.plots import figure_files
-    from synth.files import write_files
+    from synth.files.writing import write_files
     from synth.solver.plan_file import load_plan
 
     wrong = [name for name in kind or () if name not in PLOTS]
@@ -227,8 +227,8 @@ def run(
     """Execute an MSCCL XML on this machine, one process per rank, and compare the numbers with numpy's result."""
     from synth.emulate import run_program
     from synth.export import read_xml
+    from synth.ground.units import parse_size, parse_time
     from synth.program import target_named
-    from synth.units import parse_size, parse_time
 
     runtime = target_named(target)
     draft = read_xml(file, runtime)

@@ -54,9 +54,9 @@ def compare_command(
 ) -> None:
     """Compare a collective on scale-up links alone, with PCIe and host memory, with NICs, and with all paths."""
     from synth.export.plots_compare import compare_file
-    from synth.files import write_files
+    from synth.files.writing import write_files
+    from synth.ground.units import parse_time
     from synth.study.multipath import compare, in_band
-    from synth.units import parse_time
 
     topology, collective = _what(what, catalogue)
     limits = None if band is None else _band(band)

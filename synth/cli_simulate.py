@@ -27,8 +27,8 @@ def time_model(
     alpha: str, sharing: str = "order", start: str = "0 us", hop: str = "0 us", overhead: str = "0 us"
 ) -> TimeModel:
     """The model that the options name."""
+    from synth.ground.units import parse_time
     from synth.schedule.time_model import TimeModel
-    from synth.units import parse_time
 
     return TimeModel(
         cast("AlphaMode", alpha), cast("Sharing", sharing), parse_time(start), parse_time(hop), parse_time(overhead)

@@ -42,7 +42,7 @@ def steps(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
 ) -> None:
     """Fewest steps and rounds by MILP, with a proof: schedules for small sizes and small machines."""
-    from synth.units import parse_bandwidth, parse_time
+    from synth.ground.units import parse_bandwidth, parse_time
 
     options: dict[str, Any] = {
         "ranks": parse_ranks(ranks),
@@ -148,7 +148,7 @@ def _frontier(
 
 
 def _write(out: Path | None, files: Callable[[], dict[str, bytes]]) -> list[Path]:
-    from synth.files import write_files
+    from synth.files.writing import write_files
 
     return [] if out is None else write_files(out, files())
 

@@ -47,10 +47,10 @@ def adaptive(
     as_json: Json = False,
 ) -> None:
     """Simulate one transfer over several paths: adaptive windows against the LP's split, fixed and re-solved."""
-    from synth.files import write_files
+    from synth.files.writing import write_files
+    from synth.ground.units import parse_size
     from synth.study import compare_splits, find_paths
     from synth.topology import resolve
-    from synth.units import parse_size
 
     machine = resolve(topology)
     found = find_paths(machine, *_pair(pair), kinds=_names(paths))
@@ -94,10 +94,10 @@ def threshold(
     as_json: Json = False,
 ) -> None:
     """Say from which message size each extra path pays, given latency, bandwidth and the cost of opening it."""
-    from synth.files import write_files
+    from synth.files.writing import write_files
+    from synth.ground.units import format_size, format_time, parse_size
     from synth.study import collective_thresholds, find_paths, pair_thresholds, topology_for
     from synth.topology import resolve, save_topology
-    from synth.units import format_size, format_time, parse_size
 
     costs = _openings(opening or [])
     machine = resolve(topology)
@@ -157,8 +157,8 @@ def _nominal_time(paths: PathSet, size: int) -> float:
 
 def _drops(paths: PathSet, size: int, texts: Sequence[str]) -> list[Change]:
     """``LINK@TIME=FACTOR`` as changes; the link's name may hold both marks."""
+    from synth.ground.units import parse_time
     from synth.study import Change
-    from synth.units import parse_time
 
     out: list[Change] = []
     faults: list[str] = []
@@ -182,8 +182,8 @@ def _drops(paths: PathSet, size: int, texts: Sequence[str]) -> list[Change]:
 
 def _drift(paths: PathSet, size: int, depth: float | None, names: str | None, every: str, seed: int) -> list[Change]:
     """Random walks for as long as the slowest policy could take: equal striping over the narrowest path."""
+    from synth.ground.units import parse_time
     from synth.study import drift
-    from synth.units import parse_time
 
     if depth is None:
         return []
@@ -194,7 +194,7 @@ def _drift(paths: PathSet, size: int, depth: float | None, names: str | None, ev
 
 def _openings(texts: Sequence[str]) -> dict[str, float]:
     """``KIND=TIME`` as seconds per kind."""
-    from synth.units import parse_time
+    from synth.ground.units import parse_time
 
     faults = [f"--opening {text!r} is not KIND=TIME, such as nic=14us" for text in texts if "=" not in text]
     if faults:

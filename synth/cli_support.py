@@ -70,7 +70,7 @@ def matrix_from(path: Path | None) -> Any:
 
 def write_lp_file(plan: Any, path: Path) -> None:
     """Write a plan's finished master as an LP file."""
-    from synth.files import replacing
+    from synth.files.writing import replacing
 
     with replacing(path) as temporary:
         plan.to_pulp().writeLP(str(temporary))

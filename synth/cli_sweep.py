@@ -71,7 +71,7 @@ def sweep(
         found = found.write(out)
     if csv is not None:
         from synth.export.sweep_folder import table_csv
-        from synth.files import write_text
+        from synth.files.writing import write_text
 
         write_text(csv, table_csv(found))
     if as_json:
@@ -84,7 +84,7 @@ def sweep(
 
 
 def _print(found: Sweep) -> None:
-    from synth.units import format_size
+    from synth.ground.units import format_size
 
     print_table(
         (

@@ -32,7 +32,7 @@ def topology_machines(
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Folder to write them to, two files each.")] = None,
 ) -> None:
     """List the catalogue of whole boxes, or write it as topology files with nominal and achievable capacities."""
-    from synth.files import write_files
+    from synth.files.writing import write_files
     from synth.topology import catalogue
     from synth.topology.catalogue.files import catalogue_files
 

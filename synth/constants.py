@@ -11,7 +11,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from synth.errors import InvalidInputError
-from synth.files import write_text
+from synth.files.writing import write_text
 from synth.schedule.time_model import BlockCosts
 
 FORMAT = "synth-constants/1"

@@ -44,7 +44,7 @@ class Planned:
     def write(self, folder: str | Path) -> Planned:
         """Write plan.json, summary.txt and the plan's plots; returns a result with ``files``."""
         from synth.export.plots import plan_files
-        from synth.files import write_files
+        from synth.files.writing import write_files
 
         contents: dict[str, tuple[str, bytes]] = {
             "plan": ("plan.json", dump_plan(self.plan).encode()),

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from synth.ground.units import format_size, format_time
 from synth.runtime import facts_of
 from synth.solver.summary import facts as plan_facts
-from synth.units import format_size, format_time
 
 if TYPE_CHECKING:
     from synth.api import Result

@@ -10,6 +10,7 @@ from typing import Any
 from synth.demand import make_demand
 from synth.errors import InvalidInputError, VerificationError
 from synth.export.foreign import read_foreign
+from synth.ground.units import parse_size
 from synth.program import MSCCL, Draft, Program, Target
 from synth.program.semantics import EVEN, member_ranks
 from synth.program.timing import program_time
@@ -18,7 +19,6 @@ from synth.schedule.bounds import latency_bound, plan_bound
 from synth.schedule.time_model import BlockCosts, TimeModel
 from synth.solver import Plan
 from synth.topology import Topology, resolve
-from synth.units import parse_size
 
 
 @dataclass(frozen=True, slots=True)

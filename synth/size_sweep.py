@@ -13,6 +13,7 @@ from synth.api import as_topology, solve
 from synth.demand import make_demand
 from synth.errors import InvalidInputError, NotExpressibleError
 from synth.formulation.network import Floats
+from synth.ground.units import format_size
 from synth.program import Program, target_named
 from synth.program.deadlocks import UNLIMITED
 from synth.schedule import BlockCosts, TimeModel
@@ -21,7 +22,6 @@ from synth.schedule.rivals import RIVALS, Instance, Maker, rivals
 from synth.sweep_judge import Candidate, Judge, sweep_sizes, times_of
 from synth.sweep_result import SizeRange, Sweep
 from synth.topology import Topology
-from synth.units import format_size
 
 __all__ = ["SizeRange", "Sweep", "sweep"]
 

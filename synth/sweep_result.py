@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from synth.formulation.network import Floats
+from synth.ground.units import format_size
 from synth.program import Program
 from synth.program.deadlocks import UNLIMITED
 from synth.schedule.baseline_kinds import PAIRS
@@ -18,7 +19,6 @@ from synth.schedule.rivals import family_of
 from synth.solver import Plan
 from synth.solver.summary import aligned
 from synth.sweep_judge import Candidate, Judge
-from synth.units import format_size
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -12,8 +12,8 @@ import numpy as np
 
 from synth.demand.model import COLLECTIVES, ROOTED, Commodity, Demand, EvenPairs
 from synth.errors import InvalidInputError
+from synth.ground.units import parse_size
 from synth.topology.model import Topology
-from synth.units import parse_size
 
 
 def make_demand(

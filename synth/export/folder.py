@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from synth.export.paths_json import dump_paths, paths_name
 from synth.export.plots import figure_files
 from synth.export.schedule_json import dump_schedule
-from synth.files import write_files
+from synth.files.writing import write_files
 from synth.runtime import file_of
 from synth.solver.plan_file import dump_plan
 

@@ -16,8 +16,8 @@ from synth.export.c_integers import c_int, c_long
 from synth.export.msccl_reader import claimed_semantics
 from synth.export.runtime_blocks import Numbers
 from synth.export.runtime_lexer import Lexed, Node, lex
-from synth.export.source import source_text
 from synth.export.xml_lexer import Element
+from synth.files.source import source_text
 from synth.program.model import Buffer, Draft, GpuProgram, Semantics, Step, StepType, ThreadBlock
 from synth.program.semantics import ROOTED
 from synth.program.targets import MSCCL, TARGETS, Target

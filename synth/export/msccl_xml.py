@@ -9,7 +9,7 @@ from pathlib import Path
 
 from synth.errors import VerificationError
 from synth.export.msccl_reader import read_xml
-from synth.files import write_text
+from synth.files.writing import write_text
 from synth.program.limits import coll_name, counts_row, counts_values, xml_escape
 from synth.program.model import Draft, GpuProgram, Step
 from synth.program.program import Program

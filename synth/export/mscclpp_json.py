@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final, NoReturn
 
 from synth.errors import InvalidInputError, VerificationError
-from synth.files import write_text
+from synth.files.writing import write_text
 from synth.program.model import Semantics
 from synth.program.mscclpp_loader import loader_faults
 from synth.program.mscclpp_model import MscclppDraft

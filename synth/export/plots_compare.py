@@ -11,7 +11,7 @@ from matplotlib.patches import Patch
 
 from synth.export.plots import drawn
 from synth.export.plots_style import INK, PALETTE, label, legend_below, legible, new_axes, plain, title
-from synth.units import format_size
+from synth.ground.units import format_size
 
 if TYPE_CHECKING:
     import pandas as pd

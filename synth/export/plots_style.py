@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import Colormap, ListedColormap, to_rgba
 
 from synth.formulation.network import Floats
-from synth.units import format_size
+from synth.ground.units import format_size
 
 if TYPE_CHECKING:
     from matplotlib.colorbar import Colorbar

@@ -15,7 +15,7 @@ from itertools import islice
 from synth.export.c_integers import c_int, c_long
 from synth.export.runtime_blocks import Rank, rank_faults
 from synth.export.runtime_lexer import Lexed, Node, lex
-from synth.export.source import source_text
+from synth.files.source import source_text
 from synth.program.opcodes import STEP_TYPES, place
 from synth.program.targets import Target
 

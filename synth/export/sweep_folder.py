@@ -11,7 +11,7 @@ from synth.errors import InvalidInputError, VerificationError
 from synth.export.msccl_xml import checked_xml
 from synth.export.plots_sweep import sweep_files
 from synth.export.runtime_parser import accepts
-from synth.files import write_files
+from synth.files.writing import write_files
 
 if TYPE_CHECKING:
     from synth.sweep_result import Sweep

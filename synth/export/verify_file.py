@@ -10,7 +10,7 @@ from synth.errors import InvalidInputError
 from synth.export.foreign import foreign_draft, reading_notes
 from synth.export.runtime_lexer import lex
 from synth.export.runtime_parser import judge
-from synth.export.source import source_text
+from synth.files.source import source_text
 from synth.program.report import Report
 from synth.program.targets import MSCCL, Target
 from synth.program.verify import verify

@@ -11,7 +11,8 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from synth.demand.model import Commodity, Demand, EvenPairs
 from synth.errors import InvalidInputError
-from synth.files import write_text
+from synth.files.json_text import parse_json
+from synth.files.writing import write_text
 from synth.formulation.network import Hop
 from synth.formulation.orbits import OrbitRoutes
 from synth.formulation.parallel import bundle
@@ -20,7 +21,6 @@ from synth.formulation.symmetry import generated_symmetry
 from synth.solver.plan import Plan, SolverInfo
 from synth.topology.dump import dump_topology
 from synth.topology.file import topology_of
-from synth.topology.jsontext import parse_json
 from synth.topology.model import Link, Node
 
 FORMAT = "synth-plan/1"

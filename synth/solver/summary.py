@@ -6,7 +6,7 @@ import html
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from synth.units import format_size, format_time
+from synth.ground.units import format_size, format_time
 
 if TYPE_CHECKING:
     from synth.solver.plan import Plan

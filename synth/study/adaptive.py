@@ -13,13 +13,13 @@ import numpy as np
 import numpy.typing as npt
 
 from synth.errors import InvalidInputError
+from synth.ground.units import parse_size
 from synth.study.adaptive_engine import Policy, simulate
 from synth.study.adaptive_policies import Adaptive, FixedSplit, ResolvedSplit
 from synth.study.adaptive_report import ADAPTIVE, ALONE, EQUAL, RESOLVED, STATIC, Comparison
 from synth.study.capacity import Change, make_trace
 from synth.study.paths import PathSet
 from synth.study.sharing import best_rates
-from synth.units import parse_size
 
 #: Chunks of one transfer; more would take minutes.
 MOST_CHUNKS = 100_000

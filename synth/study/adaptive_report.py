@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from synth.formulation.network import Floats
+from synth.ground.units import format_size, format_time
 from synth.solver.summary import aligned, html_table
 from synth.study.adaptive_engine import Run
 from synth.study.adaptive_fluid import fluid_time
 from synth.study.capacity import Trace
 from synth.study.paths import PathSet
 from synth.study.sharing import best_rates
-from synth.units import format_size, format_time
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -6,10 +6,10 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from synth.files import write_text
+from synth.files.writing import write_text
+from synth.ground.units import exact_bandwidth, exact_time
 from synth.topology.file import FORMAT
 from synth.topology.model import Link, Node, Resource, Topology
-from synth.units import exact_bandwidth, exact_time
 
 
 def dump_topology(topology: Topology) -> str:

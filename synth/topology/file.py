@@ -13,11 +13,11 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 from synth.errors import InvalidInputError
+from synth.files.faults import entry_name, validate
+from synth.files.json_text import Document, read_json
+from synth.ground.units import parse_bandwidth, parse_time
 from synth.topology.check import RELAY_REASON, duplicates, end_faults, id_fault, relay_is_wrong
-from synth.topology.filefaults import entry_name, validate
-from synth.topology.jsontext import Document, read_json
 from synth.topology.model import Link, LinkKind, Node, NodeKind, Resource, Topology
-from synth.units import parse_bandwidth, parse_time
 
 FORMAT = "synth-topology/1"
 

@@ -15,11 +15,11 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from synth.errors import InvalidInputError
-from synth.topology.filefaults import validate
-from synth.topology.jsontext import Document, read_json, read_text
+from synth.files.faults import validate
+from synth.files.json_text import Document, read_json, read_text
+from synth.ground.units import parse_bandwidth, parse_time
 from synth.topology.model import Link, LinkKind, Node, Topology
 from synth.topology.shapes import both_ways
-from synth.units import parse_bandwidth, parse_time
 
 _HEADER = "node_num gpus_per_server nvswitch_num switch_num link_num gpu_type, and perhaps ngpus_per_node"
 _Row = tuple[int, list[str]]

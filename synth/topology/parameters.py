@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from synth.errors import InvalidInputError
-from synth.units import exact_bandwidth, exact_time, parse_bandwidth, parse_time
+from synth.ground.units import exact_bandwidth, exact_time, parse_bandwidth, parse_time
 
 ParameterKind = Literal["count", "bandwidth", "time", "flag", "choice", "text"]
 #: A count (int), bytes/second or seconds (float), a flag (bool), a choice or a text (str).

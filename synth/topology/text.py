@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
+from synth.ground.units import format_bandwidth
 from synth.topology.model import Topology
-from synth.units import format_bandwidth
 
 #: Names that a line of resources shows.
 _SHOWN = 4

@@ -11,9 +11,10 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from synth.errors import InvalidInputError
-from synth.export import accepts, source, to_xml, verify_file
+from synth.export import accepts, to_xml, verify_file
 from synth.export.c_integers import c_int, c_long
 from synth.export.runtime_lexer import lex
+from synth.files import source
 from synth.program.limits import parser_faults
 from synth.program.model import Draft
 from synth.program.program import Program

@@ -11,10 +11,10 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field
 
 from synth.errors import InvalidInputError
+from synth.files.faults import validate
+from synth.files.json_text import read_json
 from synth.topology.file import BandwidthText, Entry, positive
-from synth.topology.filefaults import validate
 from synth.topology.hardware import PCIE_GENERATIONS, Rate, exactly, pcie_rate
-from synth.topology.jsontext import read_json
 
 SPEEDS_FORMAT = "synth-speeds/1"
 SpeedClass = Literal["pcie", "nic", "socket", "memory", "root_complex", "nvlink", "xgmi", "link"]

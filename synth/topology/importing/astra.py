@@ -10,10 +10,10 @@ from pathlib import Path
 import yaml
 
 from synth.errors import InvalidInputError
-from synth.topology.jsontext import read_text
+from synth.files.json_text import read_text
+from synth.ground.units import parse_bandwidth, parse_time
 from synth.topology.model import Link, Node, Topology
 from synth.topology.shapes import both_ways
-from synth.units import parse_bandwidth, parse_time
 
 _KEYS = ("topology", "npus_count", "bandwidth", "latency")
 _BLOCKS = ("Ring", "FullyConnected", "Switch")

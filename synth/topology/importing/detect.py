@@ -9,8 +9,8 @@ from types import MappingProxyType
 from typing import Literal, get_args
 
 from synth.errors import InvalidInputError
-from synth.topology.importing.xmltree import Element
-from synth.topology.jsontext import Document
+from synth.files.json_text import Document
+from synth.files.xml_tree import Element
 
 Kind = Literal[
     "nccl", "hwloc", "nvidia-smi", "rocm-smi", "teccl", "taccl", "astra-sim", "simai", "plain", "synth-topology"

@@ -9,6 +9,8 @@ from pathlib import Path
 from types import MappingProxyType
 
 from synth.errors import InvalidInputError
+from synth.files.json_text import Document, parse_json, read_text
+from synth.files.xml_tree import Element, read_xml_tree
 from synth.topology.box import Box
 from synth.topology.box_build import build_topology
 from synth.topology.fabric import Fabric
@@ -26,8 +28,6 @@ from synth.topology.importing.nvidia_smi import read_nvidia_smi
 from synth.topology.importing.rocm_smi import read_rocm_smi
 from synth.topology.importing.taccl import taccl_topology
 from synth.topology.importing.teccl import teccl_topology
-from synth.topology.importing.xmltree import Element, read_xml_tree
-from synth.topology.jsontext import Document, parse_json, read_text
 from synth.topology.model import Topology
 from synth.topology.paths import PATH_GROUPS, PathGroup, select_paths
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from synth.errors import InvalidInputError
+from synth.files.xml_tree import Element
 from synth.topology.box import Box, Cable, Gpu, Nic, Numa, PcieSwitch, Port, Socket
 from synth.topology.hardware import (
     INTEL_PEER_FACTOR,
@@ -19,7 +20,6 @@ from synth.topology.hardware import (
 )
 from synth.topology.importing.described import Described
 from synth.topology.importing.pci import bus_id
-from synth.topology.importing.xmltree import Element
 from synth.topology.model import LinkKind
 
 _GPU_DEVICES = re.compile(r"(nvml|cuda|rsmi|ze|opencl)[0-9]")

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from synth.errors import InvalidInputError
+from synth.files.xml_tree import Element
 from synth.topology.box import Box, Gpu, Nic, Numa, PcieSwitch, Socket
 from synth.topology.hardware import INTEL_PEER_FACTOR, Rate, exactly, socket_of
 from synth.topology.importing.described import Described
@@ -25,7 +26,6 @@ from synth.topology.importing.pci import (
     network_rate,
     whole,
 )
-from synth.topology.importing.xmltree import Element
 
 #: Network devices that are no way out of the host: bridges, tunnels and ends of containers.
 _VIRTUAL = re.compile(r"(veth|br-|docker|cali|tunl|virbr|flannel|cni|vxlan|lo$)")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
+from synth.files.xml_tree import Element
 from synth.topology.hardware import Rate, pcie_rate
-from synth.topology.importing.xmltree import Element
 
 GPU_CLASSES = ("0x03", "0x12")
 NIC_CLASSES = ("0x02",)

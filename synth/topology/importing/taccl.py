@@ -10,9 +10,9 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field
 
 from synth.errors import InvalidInputError
-from synth.topology.filefaults import validate
+from synth.files.faults import validate
+from synth.files.json_text import Document
 from synth.topology.importing.assume import Assumptions
-from synth.topology.jsontext import Document
 from synth.topology.machines import DGX1_NVLINKS
 from synth.topology.model import Link, LinkKind, Node, Topology
 from synth.topology.shapes import both_ways

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from synth.errors import InvalidInputError
+from synth.files.json_text import Document
 from synth.topology.importing.assume import Assumptions
-from synth.topology.jsontext import Document
 from synth.topology.machines import DGX1_NVLINKS, MI250_XGMI
 from synth.topology.model import Link, LinkKind, Node, Topology
 from synth.topology.shapes import both_ways

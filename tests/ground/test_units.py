@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from synth.errors import InvalidInputError
-from synth.units import (
+from synth.ground.units import (
     exact_bandwidth,
     exact_time,
     format_bandwidth,

@@ -8,7 +8,7 @@ from pathlib import Path
 from xml.parsers import expat
 
 from synth.errors import InvalidInputError
-from synth.topology.jsontext import read_text
+from synth.files.json_text import read_text
 
 _DEEPEST = 200
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, ValidationError
 
-from synth.topology.jsontext import Document, Place
+from synth.files.json_text import Document, Place
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails

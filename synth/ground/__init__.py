@@ -1,0 +1,1 @@
+"""Ground: words that every room uses."""
