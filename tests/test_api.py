@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import synth
+from synth.engine.highs import clean_stdout
 from synth.errors import InvalidInputError
-from synth.solver.highs import clean_stdout
 from synth.topology import Topology
 from tests.strategies import topologies
 

@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 import pulp
 
+from synth.engine.highs import clean_stdout
 from synth.formulation.network import Floats
-from synth.solver.highs import clean_stdout
 
 Counts = npt.NDArray[np.int64]
 # Branch-and-bound nodes per model.

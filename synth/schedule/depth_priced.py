@@ -15,12 +15,12 @@ from typing import Final
 import numpy as np
 
 from synth.demand.model import Demand
+from synth.engine.highs import INFINITE, GrowingLp, LpSolution
 from synth.formulation.columns import families_of
 from synth.formulation.network import Hop
 from synth.formulation.pricing import Pricer
 from synth.formulation.routes import Route, link_bytes, routes_of_column
 from synth.schedule.time_model import TimeModel
-from synth.solver.highs import INFINITE, GrowingLp, LpSolution
 from synth.solver.plan import Plan
 
 # Rounds of pricing, and the price of a level in mean hops that a round tries.

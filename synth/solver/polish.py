@@ -11,13 +11,13 @@ from itertools import compress
 import numpy as np
 
 from synth.demand.model import Demand
+from synth.engine.highs import INFINITE, GrowingLp
 from synth.formulation.columns import Column, families_of
 from synth.formulation.network import Floats, Network
 from synth.formulation.pricing import Pricer
 from synth.formulation.routes import Route, normalise, routes_of_column
 from synth.formulation.symmetry import Symmetry
 from synth.solver.colgen import Relaxation
-from synth.solver.highs import INFINITE, GrowingLp
 
 # Columns whose reduced cost is at most this part of T can be in an optimal solution.
 CANDIDATE = 1e-7

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from synth.demand.model import Demand
+from synth.engine.pulp_engine import DEFAULT_ENGINE, Engine, check_counts, check_time_limit
 from synth.errors import InvalidInputError, LimitReachedError, VerificationError
 from synth.formulation.send_times import (
     AlphaMode,
@@ -21,7 +22,6 @@ from synth.formulation.send_times import (
 from synth.formulation.step_network import step_network
 from synth.solver.send_times_solution import SendTimes, TimedSend, numbered, send_time_faults
 from synth.solver.steps_cases import Composed, Setting, Single, case_of
-from synth.solver.steps_engine import DEFAULT_ENGINE, Engine, check_counts, check_time_limit
 from synth.solver.steps_search import Report
 from synth.solver.steps_solution import StepSend
 from synth.topology.model import Topology

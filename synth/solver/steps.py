@@ -10,9 +10,9 @@ from fractions import Fraction
 from typing import Any, Literal
 
 from synth.demand.model import Demand
+from synth.engine.pulp_engine import DEFAULT_ENGINE, Engine, check_counts, check_time_limit
 from synth.errors import InfeasibleError, InvalidInputError, LimitReachedError
 from synth.solver.steps_cases import Case, Outcome, Setting, case_of
-from synth.solver.steps_engine import DEFAULT_ENGINE, Engine, check_counts, check_time_limit
 from synth.solver.steps_search import Bound, Report
 from synth.solver.steps_solution import StepSolution
 from synth.topology.model import Topology

@@ -12,6 +12,7 @@ from typing import Literal, Protocol
 
 from synth.demand.build import make_demand
 from synth.demand.model import Demand
+from synth.engine.pulp_engine import Engine
 from synth.errors import LimitReachedError, VerificationError
 from synth.formulation.step_network import FAR, StepNetwork, step_network
 from synth.formulation.step_symmetry import Motion, motions
@@ -19,7 +20,6 @@ from synth.formulation.steps import Origin, StepModel, StepTask
 from synth.solver.plan import Plan
 from synth.solver.solve import check_demand, solve
 from synth.solver.steps_check import step_faults
-from synth.solver.steps_engine import Engine
 from synth.solver.steps_search import Bound, Found, Report, least_rounds
 from synth.solver.steps_sends import pieces_of, placed
 from synth.solver.steps_solution import StepSend, StepSolution, chunk_bytes

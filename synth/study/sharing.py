@@ -6,9 +6,9 @@ import numpy as np
 import numpy.typing as npt
 import pulp
 
+from synth.engine.highs import clean_stdout
 from synth.errors import LimitReachedError
 from synth.formulation.network import Floats
-from synth.solver.highs import clean_stdout
 
 
 def split_model(uses: Floats, capacity: Floats, scale: float) -> pulp.LpProblem:

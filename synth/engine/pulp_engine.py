@@ -9,8 +9,8 @@ from typing import Any, Literal
 
 import pulp
 
+from synth.engine.highs import clean_stdout
 from synth.errors import InvalidInputError
-from synth.solver.highs import clean_stdout
 
 Verdict = Literal["optimal", "infeasible", "stopped"]
 DEFAULT_ENGINE = "HiGHS"
