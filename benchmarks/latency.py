@@ -15,7 +15,7 @@ from pathlib import Path
 
 import synth
 from synth.schedule.time_model import AlphaMode
-from synth.topology.importers import import_plain_instance
+from synth.topology.importing.plain import import_plain_instance
 
 LINK = "bandwidth=50 GiB/s,latency=0.5 us"
 #: TACOS's all-gather of 1 MB and 1 GB in us, best of 20 over 1, 4 and 16 chunks per rank; blocking.

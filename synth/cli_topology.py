@@ -55,8 +55,8 @@ def topology_show(
 ) -> None:
     """Show a topology: nodes, links by kind, resources; or as a file to start from."""
     from synth.topology import dump_topology, resolve
+    from synth.topology.describe import describe_topology
     from synth.topology.paths import parse_groups, select_paths
-    from synth.topology.text import describe_topology
 
     machine = resolve(topology, capacities)
     if paths is not None:
@@ -103,8 +103,8 @@ def topology_import(
 ) -> None:
     """Import a machine's own topology file; every assumption is said on stderr and in the file's source."""
     from synth.topology import import_topology, save_topology
+    from synth.topology.describe import describe_topology
     from synth.topology.paths import parse_groups
-    from synth.topology.text import describe_topology
 
     machine = import_topology(
         file,

@@ -17,9 +17,9 @@ from synth.errors import InfeasibleError, InvalidInputError
 from synth.study.multipath import COLUMNS, SCENARIOS, compare, in_band, ranks_text
 from synth.study.shares import KINDS, kind_shares
 from synth.topology import Topology, catalogue, resolve, select_paths
-from synth.topology.box import Box, Cable, Gpu, Nic, Numa, PcieSwitch
-from synth.topology.box_build import build_topology
-from synth.topology.hardware import exactly
+from synth.topology.box.build import build_topology
+from synth.topology.box.hardware import exactly
+from synth.topology.box.parts import Box, Cable, Gpu, Nic, Numa, PcieSwitch
 from tests import places
 from tests.reference_lp import duplex, machine, reference_time
 from tests.topology.test_box import boxes

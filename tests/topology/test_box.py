@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from synth.errors import InvalidInputError
 from synth.formulation.network import Network
 from synth.topology import Topology
-from synth.topology.box import Box, Cable, Gpu, Nic, Numa, PcieSwitch, Port, Socket
-from synth.topology.box_build import build_topology
-from synth.topology.hardware import Rate, exactly
+from synth.topology.box.build import build_topology
+from synth.topology.box.hardware import Rate, exactly
+from synth.topology.box.parts import Box, Cable, Gpu, Nic, Numa, PcieSwitch, Port, Socket
 
 Wires = Counter[str]
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from synth.topology.box import Box
+from synth.topology.box.hardware import Rate, exactly
+from synth.topology.box.parts import Box
 from synth.topology.catalogue.entry import CatalogueEntry
 from synth.topology.catalogue.layout import (
     CPU_SOURCE,
@@ -26,8 +27,7 @@ from synth.topology.catalogue.layout import (
     tree,
     with_cables,
 )
-from synth.topology.hardware import Rate, exactly
-from synth.topology.machines import MI250_XGMI
+from synth.topology.catalogue.scale_up import MI250_XGMI
 
 MI200, MI300, MI350, VEGA = Rate(50e9, 36e9), Rate(64e9, 48e9), exactly(76.5e9), exactly(24e9)
 _COMMON = (PCIE_SOURCE, CPU_SOURCE, MEMORY_SOURCE)

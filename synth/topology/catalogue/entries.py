@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Literal
 
 from synth.errors import InvalidInputError
-from synth.topology.box_build import build_topology
+from synth.topology.box.build import build_topology
 from synth.topology.catalogue.amd import amd_entries
 from synth.topology.catalogue.entry import CatalogueEntry
 from synth.topology.catalogue.nvidia import nvidia_entries

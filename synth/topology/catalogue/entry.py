@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from synth.topology.box import Box
+from synth.topology.box.parts import Box
 
 
 @dataclass(frozen=True, slots=True)

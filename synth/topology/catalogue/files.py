@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from synth.topology.builtin import CAPACITIES, resolve
+from synth.topology.builtin.names import CAPACITIES, resolve
 from synth.topology.catalogue.entries import catalogue
 from synth.topology.dump import dump_topology
 

@@ -11,8 +11,8 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, product
 
-from synth.topology.box import Box, Cable, Gpu, Nic, Numa, PcieSwitch, Port, Socket
-from synth.topology.hardware import INTEL_PEER_FACTOR, NVLINK_LATENCY, XGMI_LATENCY, Rate, exactly
+from synth.topology.box.hardware import INTEL_PEER_FACTOR, NVLINK_LATENCY, XGMI_LATENCY, Rate, exactly
+from synth.topology.box.parts import Box, Cable, Gpu, Nic, Numa, PcieSwitch, Port, Socket
 from synth.topology.model import LinkKind
 
 GEN3, GEN4, GEN5 = Rate(15.75e9, 12e9), Rate(31e9, 24e9), Rate(63e9, 48e9)

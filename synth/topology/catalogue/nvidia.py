@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 
-from synth.topology.box import Box, Gpu, Nic, Numa
+from synth.topology.box.hardware import NVLINK_LATENCY, Rate, exactly
+from synth.topology.box.parts import Box, Gpu, Nic, Numa
 from synth.topology.catalogue.entry import CatalogueEntry
 from synth.topology.catalogue.layout import (
     BROADWELL,
@@ -30,8 +31,7 @@ from synth.topology.catalogue.layout import (
     with_cables,
     with_ports,
 )
-from synth.topology.hardware import NVLINK_LATENCY, Rate, exactly
-from synth.topology.machines import DGX1_NVLINKS
+from synth.topology.catalogue.scale_up import DGX1_NVLINKS
 
 VOLTA, AMPERE, HOPPER = Rate(25e9, 20e9), Rate(25e9, 20e9), Rate(25e9, 20.6e9)
 BLACKWELL, BRIDGE = Rate(50e9, 40.1e9), Rate(14.0625e9, 12e9)

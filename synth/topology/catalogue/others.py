@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from functools import partial
 from math import prod
 
-from synth.topology.box import Box
+from synth.topology.box.hardware import exactly
+from synth.topology.box.parts import Box
 from synth.topology.catalogue.entry import CatalogueEntry
 from synth.topology.catalogue.layout import (
     ARM,
@@ -30,7 +31,6 @@ from synth.topology.catalogue.layout import (
     with_chip_nics,
     with_ports,
 )
-from synth.topology.hardware import exactly
 
 _COMMON = (PCIE_SOURCE, CPU_SOURCE, MEMORY_SOURCE)
 _TPU = "rates per link and PCIe: jax scaling-book; 25 GB/s of network per host"

@@ -13,8 +13,8 @@ from pydantic import AfterValidator, Field
 from synth.errors import InvalidInputError
 from synth.files.faults import validate
 from synth.files.json_text import read_json
+from synth.topology.box.hardware import PCIE_GENERATIONS, Rate, exactly, pcie_rate
 from synth.topology.file import BandwidthText, Entry, positive
-from synth.topology.hardware import PCIE_GENERATIONS, Rate, exactly, pcie_rate
 
 SPEEDS_FORMAT = "synth-speeds/1"
 SpeedClass = Literal["pcie", "nic", "socket", "memory", "root_complex", "nvlink", "xgmi", "link"]

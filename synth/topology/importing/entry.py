@@ -11,21 +11,21 @@ from types import MappingProxyType
 from synth.errors import InvalidInputError
 from synth.files.json_text import Document, parse_json, read_text
 from synth.files.xml_tree import Element, read_xml_tree
-from synth.topology.box import Box
-from synth.topology.box_build import build_topology
+from synth.topology.box.build import build_topology
+from synth.topology.box.hardware import GpuModel, gpu_models
+from synth.topology.box.parts import Box
 from synth.topology.fabric import Fabric
 from synth.topology.file import topology_of
-from synth.topology.hardware import GpuModel, gpu_models
-from synth.topology.importers import import_simai_text, plain_topology
 from synth.topology.importing.assume import Assumptions, read_assumptions
 from synth.topology.importing.astra import astra_topology
-from synth.topology.importing.described import Described
 from synth.topology.importing.detect import JSON_KINDS, KINDS, XML_KINDS, kind_of_json, kind_of_text, kind_of_xml
+from synth.topology.importing.dumps.described import Described
+from synth.topology.importing.dumps.hwloc_xml import read_hwloc_xml
+from synth.topology.importing.dumps.nccl_xml import read_nccl_xml
+from synth.topology.importing.dumps.nvidia_smi import read_nvidia_smi
+from synth.topology.importing.dumps.rocm_smi import read_rocm_smi
 from synth.topology.importing.fill import Filler
-from synth.topology.importing.hwloc_xml import read_hwloc_xml
-from synth.topology.importing.nccl_xml import read_nccl_xml
-from synth.topology.importing.nvidia_smi import read_nvidia_smi
-from synth.topology.importing.rocm_smi import read_rocm_smi
+from synth.topology.importing.plain import import_simai_text, plain_topology
 from synth.topology.importing.taccl import taccl_topology
 from synth.topology.importing.teccl import teccl_topology
 from synth.topology.model import Topology

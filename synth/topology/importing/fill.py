@@ -9,8 +9,8 @@ from typing import TypeVar
 
 from synth.errors import InvalidInputError
 from synth.ground.units import format_bandwidth
-from synth.topology.box import Box, Cable, Gpu, Nic, Numa, Part, PcieSwitch, Port, Socket, without_empty_switches
-from synth.topology.hardware import NVLINK_LATENCY, XGMI_LATENCY, GpuModel, Rate, pcie_rate, slowest
+from synth.topology.box.hardware import NVLINK_LATENCY, XGMI_LATENCY, GpuModel, Rate, pcie_rate, slowest
+from synth.topology.box.parts import Box, Cable, Gpu, Nic, Numa, Part, PcieSwitch, Port, Socket, without_empty_switches
 from synth.topology.importing.assume import Assumptions
 from synth.topology.paths import PathGroup
 

@@ -12,8 +12,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from synth.errors import InvalidInputError
 from synth.files.faults import validate
 from synth.files.json_text import Document
+from synth.topology.catalogue.scale_up import DGX1_NVLINKS
 from synth.topology.importing.assume import Assumptions
-from synth.topology.machines import DGX1_NVLINKS
 from synth.topology.model import Link, LinkKind, Node, Topology
 from synth.topology.shapes import both_ways
 

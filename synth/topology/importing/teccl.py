@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 
 from synth.errors import InvalidInputError
 from synth.files.json_text import Document
+from synth.topology.catalogue.scale_up import DGX1_NVLINKS, MI250_XGMI
 from synth.topology.importing.assume import Assumptions
-from synth.topology.machines import DGX1_NVLINKS, MI250_XGMI
 from synth.topology.model import Link, LinkKind, Node, Topology
 from synth.topology.shapes import both_ways
 

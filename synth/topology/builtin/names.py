@@ -10,12 +10,12 @@ from pathlib import Path
 
 from synth.errors import InvalidInputError
 from synth.topology import shapes
+from synth.topology.builtin.parameters import Parameter, Value, read_parameters
 from synth.topology.catalogue.entries import CatalogueEntry, catalogue, entry_topology
+from synth.topology.catalogue.scale_up import Machine, build_machine, machines
 from synth.topology.fabric import NIC_LATENCY, Fabric, Joint, join_hosts
 from synth.topology.file import load_topology
-from synth.topology.machines import Machine, build_machine, machines
 from synth.topology.model import Topology
-from synth.topology.parameters import Parameter, Value, read_parameters
 
 _BANDWIDTH = Parameter("bandwidth", "bandwidth", "of each link, per direction", 25e9)
 _LATENCY = Parameter("latency", "time", "of each link", 0.7e-6)

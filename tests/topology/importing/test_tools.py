@@ -11,7 +11,7 @@ import pytest
 
 from synth.errors import InvalidInputError
 from synth.topology import Topology, import_topology
-from tests.topology.importing_samples import SAMPLES, SHARED, needs_shared
+from tests.topology.importing.samples import SAMPLES, SHARED, needs_shared
 
 
 def capacities(topology: Topology) -> dict[tuple[int, int], float]:

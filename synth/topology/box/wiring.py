@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from synth.topology.hardware import Rate
+from synth.topology.box.hardware import Rate
 from synth.topology.model import Link, LinkKind, Node, Resource
 
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from synth.files.xml_tree import Element
-from synth.topology.box import Cable, Port
-from synth.topology.hardware import NVLINK_LATENCY, XGMI_LATENCY, Rate, exactly, nvlink_of, xgmi_of
-from synth.topology.importing.pci import CPU_LINK_CLASS, GPU_CLASSES, bus_id, number, whole
+from synth.topology.box.hardware import NVLINK_LATENCY, XGMI_LATENCY, Rate, exactly, nvlink_of, xgmi_of
+from synth.topology.box.parts import Cable, Port
+from synth.topology.importing.dumps.pci import CPU_LINK_CLASS, GPU_CLASSES, bus_id, number, whole
 from synth.topology.model import LinkKind
 
 

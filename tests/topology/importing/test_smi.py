@@ -10,8 +10,8 @@ import pytest
 
 from synth.errors import InvalidInputError
 from synth.topology import Topology, builtin, import_topology
-from tests.topology.importing_samples import SAMPLES, SHARED, needs_shared
-from tests.topology.test_import_nccl import everyone, isomorphic, rates
+from tests.topology.importing.samples import SAMPLES, SHARED, needs_shared
+from tests.topology.importing.test_nccl import everyone, isomorphic, rates
 
 
 def ids(topology: Topology, kind: str) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from synth.files.xml_tree import Element
-from synth.topology.hardware import Rate, pcie_rate
+from synth.topology.box.hardware import Rate, pcie_rate
 
 GPU_CLASSES = ("0x03", "0x12")
 NIC_CLASSES = ("0x02",)

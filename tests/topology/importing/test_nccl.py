@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from synth.errors import InfeasibleError, InvalidInputError
 from synth.topology import Topology, builtin, check_reachable, import_topology, load_topology, save_topology
-from tests.topology.importing_samples import SAMPLES, SHARED, attempt, needs_shared, xgmi_xml
+from tests.topology.importing.samples import SAMPLES, SHARED, attempt, needs_shared, xgmi_xml
 
 
 def everyone(topology: Topology) -> None:

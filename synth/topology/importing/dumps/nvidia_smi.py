@@ -10,9 +10,9 @@ from pathlib import Path
 import networkx as nx
 
 from synth.errors import InvalidInputError
-from synth.topology.box import Box, Cable, Gpu, Nic, Numa, PcieSwitch, Port, Socket
-from synth.topology.hardware import NVLINK_LATENCY
-from synth.topology.importing.described import Described
+from synth.topology.box.hardware import NVLINK_LATENCY
+from synth.topology.box.parts import Box, Cable, Gpu, Nic, Numa, PcieSwitch, Port, Socket
+from synth.topology.importing.dumps.described import Described
 
 _ESCAPES = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 _CELL = re.compile(r"X|NV[0-9]{1,3}|PIX|PXB|PHB|NODE|SYS|SOC")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from synth.topology.box import Box
+from synth.topology.box.parts import Box
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from synth.topology import dump_topology
-from tests.topology.importing_samples import SAMPLES, attempt
+from tests.topology.importing.samples import SAMPLES, attempt
 
 FILES = sorted(path for path in SAMPLES.iterdir() if path.is_file())
 _NUMBERS = ("", "0", "-1", "1e400", "nan", "9" * 400, "0x10", "1.5", "x", "é", "[]", "null", "true", "65537", "\x01")

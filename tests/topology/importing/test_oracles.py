@@ -12,7 +12,7 @@ from synth.demand import make_demand
 from synth.errors import InfeasibleError
 from synth.solver import solve
 from synth.topology import Topology, import_topology
-from tests.topology.importing_samples import SAMPLES
+from tests.topology.importing.samples import SAMPLES
 
 
 def seconds(topology: Topology, collective: str, size: float, ranks: list[int] | None = None) -> float:

@@ -1,6 +1,6 @@
 """A box as its parts: CPUs with their NUMA memory, PCIe switches, GPUs, NICs and scale-up links.
 
-Importers and catalogues describe a machine with these; :mod:`synth.topology.box_build` makes the topology of it. A rate
+Importers and catalogues describe a machine with these; :mod:`synth.topology.box.build` makes the topology of it. A rate
 of None is not known: it must be filled in (:mod:`synth.topology.importing.fill`) before a box is built.
 """
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from synth.errors import InvalidInputError
-from synth.topology.hardware import Rate, slowest
+from synth.topology.box.hardware import Rate, slowest
 from synth.topology.model import LinkKind
 
 

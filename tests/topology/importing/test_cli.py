@@ -8,7 +8,7 @@ import pytest
 
 from synth.cli import main
 from synth.topology import load_topology
-from tests.topology.importing_samples import SAMPLES
+from tests.topology.importing.samples import SAMPLES
 
 
 def run(*arguments: object) -> int:

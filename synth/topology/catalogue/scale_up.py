@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 from types import MappingProxyType
 
-from synth.topology.hardware import Rate
+from synth.topology.box.hardware import Rate
 from synth.topology.model import Link, LinkKind, Node, Topology
 from synth.topology.shapes import both_ways, gpu_nodes
 

@@ -6,9 +6,9 @@ import re
 from pathlib import Path
 
 from synth.errors import InvalidInputError
-from synth.topology.box import Box, Cable, Gpu, Numa, Socket
-from synth.topology.hardware import XGMI_LATENCY
-from synth.topology.importing.described import Described
+from synth.topology.box.hardware import XGMI_LATENCY
+from synth.topology.box.parts import Box, Cable, Gpu, Numa, Socket
+from synth.topology.importing.dumps.described import Described
 
 _TITLE = re.compile(r"=+ *([^=]+?) *=+\s*")
 _TYPES = "Link Type between two GPUs"

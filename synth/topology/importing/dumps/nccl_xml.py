@@ -13,11 +13,11 @@ from pathlib import Path
 
 from synth.errors import InvalidInputError
 from synth.files.xml_tree import Element
-from synth.topology.box import Box, Gpu, Nic, Numa, PcieSwitch, Socket
-from synth.topology.hardware import INTEL_PEER_FACTOR, Rate, exactly, socket_of
-from synth.topology.importing.described import Described
-from synth.topology.importing.nccl_links import GpuElement, scale_up
-from synth.topology.importing.pci import (
+from synth.topology.box.hardware import INTEL_PEER_FACTOR, Rate, exactly, socket_of
+from synth.topology.box.parts import Box, Gpu, Nic, Numa, PcieSwitch, Socket
+from synth.topology.importing.dumps.described import Described
+from synth.topology.importing.dumps.nccl_links import GpuElement, scale_up
+from synth.topology.importing.dumps.pci import (
     GPU_CLASSES,
     NIC_CLASSES,
     SWITCH_CLASSES,

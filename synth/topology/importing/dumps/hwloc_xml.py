@@ -8,8 +8,7 @@ from pathlib import Path
 
 from synth.errors import InvalidInputError
 from synth.files.xml_tree import Element
-from synth.topology.box import Box, Cable, Gpu, Nic, Numa, PcieSwitch, Port, Socket
-from synth.topology.hardware import (
+from synth.topology.box.hardware import (
     INTEL_PEER_FACTOR,
     NVLINK_LATENCY,
     XGMI_LATENCY,
@@ -18,8 +17,9 @@ from synth.topology.hardware import (
     pcie_rate,
     socket_of,
 )
-from synth.topology.importing.described import Described
-from synth.topology.importing.pci import bus_id
+from synth.topology.box.parts import Box, Cable, Gpu, Nic, Numa, PcieSwitch, Port, Socket
+from synth.topology.importing.dumps.described import Described
+from synth.topology.importing.dumps.pci import bus_id
 from synth.topology.model import LinkKind
 
 _GPU_DEVICES = re.compile(r"(nvml|cuda|rsmi|ze|opencl)[0-9]")

@@ -14,10 +14,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from synth.errors import InvalidInputError
-from synth.topology.box import Box, Gpu, Nic, Numa, without_empty_switches, without_single_switches
-from synth.topology.box_wiring import Wire, Wiring
+from synth.topology.box.hardware import PCIE_LATENCY, Rate, slowest
+from synth.topology.box.parts import Box, Gpu, Nic, Numa, without_empty_switches, without_single_switches
+from synth.topology.box.wiring import Wire, Wiring
 from synth.topology.fabric import NIC_LATENCY, Fabric
-from synth.topology.hardware import PCIE_LATENCY, Rate, slowest
 from synth.topology.model import LinkKind, Node, NodeKind, Topology
 
 #: The layer of what GPUs send, and that of what NICs receive.
@@ -38,7 +38,7 @@ def build_topology(
     Parameters
     ----------
     boxes
-        Every rate known, except host memory and root complexes (see :class:`~synth.topology.box.Numa`).
+        Every rate known, except host memory and root complexes (see :class:`~synth.topology.box.parts.Numa`).
     fabric
         One switch for all NICs, or one per rail: the k-th NICs of all boxes.
     achievable

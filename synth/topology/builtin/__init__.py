@@ -1,0 +1,1 @@
+"""Built-in topologies by name, with their parameters."""
