@@ -6,7 +6,7 @@ from typing import Any
 
 from synth.api import as_topology
 from synth.demand import Demand, make_demand
-from synth.formulation.send_times import AlphaMode
+from synth.formulation.send_times.model import AlphaMode
 from synth.solver import send_times as _send_times
 from synth.solver import steps as _steps
 from synth.solver.send_times_solution import SendTimes

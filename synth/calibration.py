@@ -11,7 +11,7 @@ import numpy as np
 from scipy.optimize import least_squares
 
 from synth.errors import InvalidInputError, VerificationError
-from synth.formulation.network import Floats
+from synth.formulation.flow.network import Floats
 from synth.measurements import Measurement
 from synth.program.timing import program_time
 from synth.program.timing_image import TimedProgram

@@ -12,7 +12,7 @@ import numpy as np
 from synth.api import as_topology, solve
 from synth.demand import make_demand
 from synth.errors import InvalidInputError, NotExpressibleError
-from synth.formulation.network import Floats
+from synth.formulation.flow.network import Floats
 from synth.ground.units import format_size
 from synth.program import Program, target_named
 from synth.program.deadlocks import UNLIMITED

@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from synth.errors import InvalidInputError, NotExpressibleError, VerificationError
-from synth.formulation.network import Floats
+from synth.formulation.flow.network import Floats
 from synth.program import Draft, Target, make_draft
 from synth.program.claims import claim_of
 from synth.program.deadlocks import UNLIMITED, deadlock_free_max_bytes

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from synth.formulation.network import Floats
+from synth.formulation.flow.network import Floats
 from synth.ground.units import format_size
 from synth.program import Program
 from synth.program.deadlocks import UNLIMITED

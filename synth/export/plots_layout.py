@@ -9,7 +9,7 @@ import networkx as nx
 import numpy as np
 
 from synth.export.plots_springs import circle, direct_layout, in_order, numbered
-from synth.formulation.network import Floats
+from synth.formulation.flow.network import Floats
 from synth.topology.model import Topology
 
 #: Distance of a host's rows (its switches, GPUs, NICs).

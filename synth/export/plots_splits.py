@@ -23,8 +23,8 @@ from synth.export.plots_style import (
     say_nothing_moves,
     title,
 )
-from synth.formulation.orbits import OrbitRoutes
-from synth.formulation.routes import Route
+from synth.formulation.flow.orbits import OrbitRoutes
+from synth.formulation.flow.routes import Route
 from synth.solver.plan import Plan
 from synth.topology.model import Link
 

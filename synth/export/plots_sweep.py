@@ -11,7 +11,7 @@ from matplotlib.ticker import FuncFormatter
 
 from synth.export.plots import drawn
 from synth.export.plots_style import INK, colours, label, new_axes, plain, title
-from synth.formulation.network import Floats
+from synth.formulation.flow.network import Floats
 from synth.ground.units import format_size
 from synth.schedule.baseline_kinds import KINDS
 from synth.schedule.rivals import family_of

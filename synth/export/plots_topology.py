@@ -27,7 +27,7 @@ from synth.export.plots_style import (
     title,
     utilisation,
 )
-from synth.formulation.network import Floats, Ints
+from synth.formulation.flow.network import Floats, Ints
 from synth.solver.plan import Plan
 from synth.topology.model import Node, Topology
 

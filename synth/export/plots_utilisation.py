@@ -22,7 +22,7 @@ from synth.export.plots_style import (
     title,
     utilisation,
 )
-from synth.formulation.network import Floats
+from synth.formulation.flow.network import Floats
 from synth.solver.plan import Plan
 
 #: Nodes beyond this many (the least busy ones) are left out, and the title says so.

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from synth.demand.model import Demand
 from synth.errors import NotExpressibleError
-from synth.formulation.network import Hop, split_path
+from synth.formulation.flow.network import Hop, split_path
 from synth.schedule.compiled import compile_transfers
 from synth.schedule.paths import GpuPaths
 from synth.schedule.time_model import TimeModel

@@ -10,8 +10,8 @@ import numpy as np
 
 from synth.demand.model import Demand
 from synth.errors import InvalidInputError
-from synth.formulation.network import Network
-from synth.formulation.routes import Route, link_bytes
+from synth.formulation.flow.network import Network
+from synth.formulation.flow.routes import Route, link_bytes
 from synth.schedule.baseline_kinds import Recipe
 from synth.schedule.baseline_routes import PathChooser, Stepped, in_tree, out_tree, unicast
 from synth.schedule.baseline_trees import Edge

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from synth.errors import InfeasibleError
-from synth.formulation.network import Hop, split_path
+from synth.formulation.flow.network import Hop, split_path
 from synth.schedule.baseline_trees import Edge
 from synth.schedule.paths import GpuPaths, Path
 

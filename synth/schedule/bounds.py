@@ -10,7 +10,7 @@ import networkx as nx
 import numpy as np
 
 from synth.demand.model import Demand
-from synth.formulation.network import Floats
+from synth.formulation.flow.network import Floats
 from synth.schedule.time_model import TimeModel
 from synth.solver.plan import Plan
 from synth.topology.model import Topology

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from synth.errors import LimitReachedError
-from synth.formulation.routes import Route
+from synth.formulation.flow.routes import Route
 from synth.schedule.compiled import Timeline
 from synth.schedule.model import Schedule, Transfer
 from synth.schedule.quantise import Split, integer_routes, quantise

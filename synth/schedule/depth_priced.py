@@ -16,10 +16,10 @@ import numpy as np
 
 from synth.demand.model import Demand
 from synth.engine.highs import INFINITE, GrowingLp, LpSolution
-from synth.formulation.columns import families_of
-from synth.formulation.network import Hop
-from synth.formulation.pricing import Pricer
-from synth.formulation.routes import Route, link_bytes, routes_of_column
+from synth.formulation.flow.columns import families_of
+from synth.formulation.flow.network import Hop
+from synth.formulation.flow.pricing import Pricer
+from synth.formulation.flow.routes import Route, link_bytes, routes_of_column
 from synth.schedule.time_model import TimeModel
 from synth.solver.plan import Plan
 

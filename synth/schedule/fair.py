@@ -10,7 +10,7 @@ import heapq
 
 import numpy as np
 
-from synth.formulation.network import Floats, Ints
+from synth.formulation.flow.network import Floats, Ints
 from synth.schedule.compiled import CompiledTransfers, Timeline, spread
 from synth.schedule.time_model import TimeModel
 

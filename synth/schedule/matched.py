@@ -10,8 +10,8 @@ import numpy as np
 
 from synth.demand.model import Demand
 from synth.errors import NotExpressibleError
-from synth.formulation.network import Hop
-from synth.formulation.routes import Route
+from synth.formulation.flow.network import Hop
+from synth.formulation.flow.routes import Route
 from synth.schedule.arcs import Arc, arcs_of, reversed_topology
 from synth.schedule.baseline_build import plan_of_routes
 from synth.schedule.build import reordered, transfers_of

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from synth.formulation.routes import Route
+from synth.formulation.flow.routes import Route
 from synth.solver.plan import Plan
 
 if TYPE_CHECKING:

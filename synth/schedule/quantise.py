@@ -11,8 +11,8 @@ import numpy as np
 
 from synth.demand.model import Demand
 from synth.errors import InvalidInputError
-from synth.formulation.network import Floats
-from synth.formulation.routes import Route
+from synth.formulation.flow.network import Floats
+from synth.formulation.flow.routes import Route
 from synth.schedule.chunk_milp import Counts, best_counts
 from synth.schedule.reroute import Rerouter
 from synth.schedule.softmax import soft_max

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from synth.formulation.columns import Family
-from synth.formulation.network import Floats
-from synth.formulation.pricing import Pricer
-from synth.formulation.routes import Route, link_bytes, routes_of_column
+from synth.formulation.flow.columns import Family
+from synth.formulation.flow.network import Floats
+from synth.formulation.flow.pricing import Pricer
+from synth.formulation.flow.routes import Route, link_bytes, routes_of_column
 from synth.schedule.softmax import soft_max
 from synth.solver.plan import Plan
 

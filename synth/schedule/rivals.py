@@ -12,7 +12,7 @@ from typing import Final
 
 from synth.demand.model import Commodity, Demand, EvenPairs
 from synth.errors import InfeasibleError, InvalidInputError, LimitReachedError, NotExpressibleError
-from synth.formulation.orbits import OrbitRoutes
+from synth.formulation.flow.orbits import OrbitRoutes
 from synth.schedule.baseline_build import build
 from synth.schedule.baseline_kinds import KINDS, Recipe, recipes
 from synth.schedule.build import order_routes

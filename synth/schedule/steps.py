@@ -9,8 +9,8 @@ from dataclasses import replace
 import numpy as np
 
 from synth.demand.model import Demand
-from synth.formulation.network import Hop, Network
-from synth.formulation.routes import Route, link_bytes
+from synth.formulation.flow.network import Hop, Network
+from synth.formulation.flow.routes import Route, link_bytes
 from synth.schedule.compiled import Timeline
 from synth.schedule.model import Schedule, Transfer
 from synth.schedule.simulate import simulate

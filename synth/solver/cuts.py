@@ -11,8 +11,8 @@ from scipy import sparse
 from scipy.sparse import csgraph
 
 from synth.demand.model import Demand
-from synth.formulation.network import Floats, Network
-from synth.formulation.symmetry import Symmetry, trivial
+from synth.formulation.flow.network import Floats, Network
+from synth.formulation.flow.symmetry import Symmetry, trivial
 from synth.topology.model import Topology
 
 # Flows are integers: one unit is this part of all bytes. A cut is judged in floats, so its bound is exact; which of

@@ -11,11 +11,11 @@ import numpy as np
 import pulp
 
 from synth.demand.model import Demand
-from synth.formulation.model import master_model
-from synth.formulation.network import Floats, Network
-from synth.formulation.orbits import OrbitRoutes, row_bytes_of
-from synth.formulation.routes import Route, join_halves
-from synth.formulation.symmetry import trivial
+from synth.formulation.flow.model import master_model
+from synth.formulation.flow.network import Floats, Network
+from synth.formulation.flow.orbits import OrbitRoutes, row_bytes_of
+from synth.formulation.flow.routes import Route, join_halves
+from synth.formulation.flow.symmetry import trivial
 from synth.solver.certificate import certified_bound
 from synth.solver.cuts import Cut, tightest_cut
 from synth.solver.polish import used

@@ -13,11 +13,11 @@ from synth.demand.model import Commodity, Demand, EvenPairs
 from synth.errors import InvalidInputError
 from synth.files.json_text import parse_json
 from synth.files.writing import write_text
-from synth.formulation.network import Hop
-from synth.formulation.orbits import OrbitRoutes
-from synth.formulation.parallel import bundle
-from synth.formulation.routes import Route
-from synth.formulation.symmetry import generated_symmetry
+from synth.formulation.flow.network import Hop
+from synth.formulation.flow.orbits import OrbitRoutes
+from synth.formulation.flow.parallel import bundle
+from synth.formulation.flow.routes import Route
+from synth.formulation.flow.symmetry import generated_symmetry
 from synth.solver.plan import Plan, SolverInfo
 from synth.topology.dump import dump_topology
 from synth.topology.file import topology_of

@@ -12,9 +12,9 @@ import time
 
 import numpy as np
 
-from synth.formulation.columns import Column
-from synth.formulation.network import Floats
-from synth.formulation.pricing import Pricer
+from synth.formulation.flow.columns import Column
+from synth.formulation.flow.network import Floats
+from synth.formulation.flow.pricing import Pricer
 
 # Rounds over all families, and how sharply fuller resources cost more.
 ROUNDS = 8

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from synth.demand.model import Demand
 from synth.engine.pulp_engine import DEFAULT_ENGINE, Engine, check_counts, check_time_limit
 from synth.errors import InvalidInputError, LimitReachedError, VerificationError
-from synth.formulation.send_times import (
+from synth.formulation.send_times.model import (
     AlphaMode,
     HopTimes,
     Occupancy,
@@ -19,7 +19,7 @@ from synth.formulation.send_times import (
     hop_times,
     send_time_model,
 )
-from synth.formulation.step_network import step_network
+from synth.formulation.steps.network import step_network
 from synth.solver.send_times_solution import SendTimes, TimedSend, numbered, send_time_faults
 from synth.solver.steps_cases import Composed, Setting, Single, case_of
 from synth.solver.steps_search import Report

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from synth.demand.model import Demand
-from synth.formulation.send_times import AlphaMode
+from synth.formulation.send_times.model import AlphaMode
 from synth.solver.steps_check import step_faults
 from synth.solver.steps_solution import StepSend, StepSolution, chunk_bytes
 from synth.solver.summary import aligned

@@ -12,12 +12,12 @@ from typing import Literal
 from synth.demand.build import make_demand
 from synth.demand.model import Demand
 from synth.errors import InfeasibleError, InvalidInputError, LimitReachedError
-from synth.formulation.columns import Column
-from synth.formulation.network import Floats, Network
-from synth.formulation.orbits import OrbitRoutes
-from synth.formulation.parallel import bundle
-from synth.formulation.routes import Route, join_halves
-from synth.formulation.symmetry import find_symmetry, trivial
+from synth.formulation.flow.columns import Column
+from synth.formulation.flow.network import Floats, Network
+from synth.formulation.flow.orbits import OrbitRoutes
+from synth.formulation.flow.parallel import bundle
+from synth.formulation.flow.routes import Route, join_halves
+from synth.formulation.flow.symmetry import find_symmetry, trivial
 from synth.solver.certificate import certified_bound
 from synth.solver.colgen import ColumnGeneration, Progress, Relaxation, mirrored
 from synth.solver.cuts import tightest_cut

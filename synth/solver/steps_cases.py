@@ -14,9 +14,9 @@ from synth.demand.build import make_demand
 from synth.demand.model import Demand
 from synth.engine.pulp_engine import Engine
 from synth.errors import LimitReachedError, VerificationError
-from synth.formulation.step_network import FAR, StepNetwork, step_network
-from synth.formulation.step_symmetry import Motion, motions
-from synth.formulation.steps import Origin, StepModel, StepTask
+from synth.formulation.steps.model import Origin, StepModel, StepTask
+from synth.formulation.steps.network import FAR, StepNetwork, step_network
+from synth.formulation.steps.symmetry import Motion, motions
 from synth.solver.plan import Plan
 from synth.solver.solve import check_demand, solve
 from synth.solver.steps_check import step_faults

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 
 from synth.engine.pulp_engine import Engine
 from synth.errors import VerificationError
-from synth.formulation.step_symmetry import Motion
-from synth.formulation.steps import Move, StepModel, StepTask, step_model
+from synth.formulation.steps.model import Move, StepModel, StepTask, step_model
+from synth.formulation.steps.symmetry import Motion
 
 # Parts of the time left that orbit-equal sends and the two relaxations may take; the rest is for the search over all.
 SYMMETRIC_PART = 0.5

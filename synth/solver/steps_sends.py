@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
-from synth.formulation.step_network import StepNetwork
-from synth.formulation.steps import Move, StepTask
+from synth.formulation.steps.model import Move, StepTask
+from synth.formulation.steps.network import StepNetwork
 from synth.solver.steps_solution import StepSend
 
 Piece = tuple[int, int, int, int]  # step, shard, chunk, hop

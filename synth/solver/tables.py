@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from synth.formulation.network import Hop
+from synth.formulation.flow.network import Hop
 
 if TYPE_CHECKING:
     from synth.solver.plan import Plan

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from synth.errors import InfeasibleError
-from synth.formulation.network import Floats
+from synth.formulation.flow.network import Floats
 from synth.study.capacity import Trace
 from synth.study.paths import PathSet
 from synth.study.sharing import shared_rates

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from synth.formulation.network import Floats
+from synth.formulation.flow.network import Floats
 from synth.ground.units import format_size, format_time
 from synth.solver.summary import aligned, html_table
 from synth.study.adaptive_engine import Run

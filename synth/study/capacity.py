@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from synth.errors import InvalidInputError
-from synth.formulation.network import Floats, Network
+from synth.formulation.flow.network import Floats, Network
 
 
 @dataclass(frozen=True, slots=True)

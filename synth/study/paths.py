@@ -12,7 +12,7 @@ import networkx as nx
 import numpy as np
 
 from synth.errors import InfeasibleError, InvalidInputError
-from synth.formulation.network import Floats, Network
+from synth.formulation.flow.network import Floats, Network
 from synth.topology.model import Link, Topology
 
 #: Kinds of paths, the scale-up network's first. The order breaks ties everywhere.

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from synth.export.plots import png_bytes
 from synth.export.plots_style import INK, colours, label, new_axes, plain, title
-from synth.formulation.network import Floats
+from synth.formulation.flow.network import Floats
 from synth.ground.units import format_size, format_time
 from synth.study.adaptive_engine import Run
 from synth.study.adaptive_report import ADAPTIVE, Comparison

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import get_args
 
-from synth.formulation.network import Hop
-from synth.formulation.routes import Route
+from synth.formulation.flow.network import Hop
+from synth.formulation.flow.routes import Route
 from synth.solver.plan import Plan
 from synth.topology.paths import PathKind, path_kind
 

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from synth.errors import InvalidInputError
-from synth.formulation.network import Floats
+from synth.formulation.flow.network import Floats
 from synth.ground.units import format_bandwidth, format_size, format_time
 from synth.solver.summary import aligned, html_table
 from synth.study.adaptive_fluid import fluid_time

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from synth.errors import InvalidInputError
-from synth.formulation.network import Floats
+from synth.formulation.flow.network import Floats
 from synth.schedule.ranges import Segment, choose, crossover
 
 SIZES = [1 << k for k in range(10, 21)]

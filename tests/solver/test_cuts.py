@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import synth
 from synth.demand import Demand, make_demand
-from synth.formulation.symmetry import find_symmetry
+from synth.formulation.flow.symmetry import find_symmetry
 from synth.solver import certified_bound
 from synth.solver.cuts import tightest_cut
 from synth.topology import Topology, resolve

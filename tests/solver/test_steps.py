@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 import synth
 from synth.demand import make_demand
 from synth.engine.pulp_engine import Engine
-from synth.formulation.step_network import step_network
-from synth.formulation.step_symmetry import motions
-from synth.formulation.steps import Origin, StepTask, step_model
+from synth.formulation.steps.model import Origin, StepTask, step_model
+from synth.formulation.steps.network import step_network
+from synth.formulation.steps.symmetry import motions
 from synth.solver.steps_check import step_faults
 from synth.topology import Link, Node, Resource, Topology
 from tests.solver.steps_exhaustive import Links, allgather_state, alltoall_state, fewest_rounds

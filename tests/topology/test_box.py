@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from synth.errors import InvalidInputError
-from synth.formulation.network import Network
+from synth.formulation.flow.network import Network
 from synth.topology import Topology
 from synth.topology.box.build import build_topology
 from synth.topology.box.hardware import Rate, exactly

@@ -8,8 +8,8 @@ from functools import cached_property
 
 import numpy as np
 
-from synth.formulation.network import Floats, HopGraph, ShortestHops, Table
-from synth.formulation.symmetry import Symmetry
+from synth.formulation.flow.network import Floats, HopGraph, ShortestHops, Table
+from synth.formulation.flow.symmetry import Symmetry
 
 
 class MemberHops:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from synth.demand.model import Demand
-from synth.formulation.step_network import StepNetwork
-from synth.formulation.symmetry import find_symmetry
+from synth.formulation.flow.symmetry import find_symmetry
+from synth.formulation.steps.network import StepNetwork
 
 
 @dataclass(frozen=True, slots=True)

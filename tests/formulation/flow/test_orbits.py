@@ -11,10 +11,10 @@ import pytest
 import synth
 from synth.errors import InvalidInputError
 from synth.export.plots import plan_files
-from synth.formulation import orbits
-from synth.formulation.orbits import OrbitRoutes
-from synth.formulation.routes import link_bytes
-from synth.formulation.symmetry import find_symmetry, generated_symmetry
+from synth.formulation.flow import orbits
+from synth.formulation.flow.orbits import OrbitRoutes
+from synth.formulation.flow.routes import link_bytes
+from synth.formulation.flow.symmetry import find_symmetry, generated_symmetry
 from synth.solver import certified_bound
 from synth.topology import Topology, resolve
 from tests.reference_lp import time_of_routes

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import pulp
 
 from synth.demand.model import Demand
-from synth.formulation.network import Network
-from synth.formulation.routes import Route
-from synth.formulation.symmetry import Symmetry
+from synth.formulation.flow.network import Network
+from synth.formulation.flow.routes import Route
+from synth.formulation.flow.symmetry import Symmetry
 
 
 def master_model(symmetry: Symmetry, demand: Demand, columns: Sequence[Route], scale: float) -> pulp.LpProblem:

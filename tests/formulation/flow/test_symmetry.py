@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 import synth
 from synth.demand import make_demand
 from synth.errors import InvalidInputError
-from synth.formulation.parallel import bundle
-from synth.formulation.symmetry import Symmetry, find_symmetry
+from synth.formulation.flow.parallel import bundle
+from synth.formulation.flow.symmetry import Symmetry, find_symmetry
 from synth.topology import Resource, Topology, resolve
 from tests.strategies import topologies
 

@@ -20,8 +20,8 @@ from typing import Literal
 
 import pulp
 
-from synth.formulation.step_network import StepNetwork
-from synth.formulation.step_symmetry import Motion
+from synth.formulation.steps.network import StepNetwork
+from synth.formulation.steps.symmetry import Motion
 
 Load = dict[tuple[int, int], dict[int, float]]  # (step, row) -> number of variable -> uses
 Key = tuple[int, int, int, int]  # origin, chunk (-1: a flow), step from 0, hop

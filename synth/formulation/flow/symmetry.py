@@ -17,12 +17,12 @@ import numpy as np
 from scipy import sparse
 
 from synth.demand.model import Demand
-from synth.formulation.automorphisms import Automorphisms, Permutation
-from synth.formulation.candidates import aligned, hinted, library_automorphisms, rotations
-from synth.formulation.columns import Family
-from synth.formulation.groups import GrowingGroup, elements
-from synth.formulation.network import Floats, Hop, Ints, Network, Table
-from synth.formulation.routes import Route
+from synth.formulation.flow.automorphisms import Automorphisms, Permutation
+from synth.formulation.flow.candidates import aligned, hinted, library_automorphisms, rotations
+from synth.formulation.flow.columns import Family
+from synth.formulation.flow.groups import GrowingGroup, elements
+from synth.formulation.flow.network import Floats, Hop, Ints, Network, Table
+from synth.formulation.flow.routes import Route
 from synth.topology.model import Topology
 
 # Up to so many members only groups without fixed ranks are used: others give each root the images of several trees.

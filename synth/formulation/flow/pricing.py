@@ -10,11 +10,11 @@ import numpy as np
 import numpy.typing as npt
 
 from synth.demand.model import Demand
-from synth.formulation.arborescence import min_arborescence
-from synth.formulation.columns import Column, Family, column_bytes, families_of
-from synth.formulation.memberhops import FoundHops, MemberHops
-from synth.formulation.network import Floats, Hop, HopGraph, Ints, Network, ShortestHops
-from synth.formulation.symmetry import Symmetry, trivial
+from synth.formulation.flow.arborescence import min_arborescence
+from synth.formulation.flow.columns import Column, Family, column_bytes, families_of
+from synth.formulation.flow.memberhops import FoundHops, MemberHops
+from synth.formulation.flow.network import Floats, Hop, HopGraph, Ints, Network, ShortestHops
+from synth.formulation.flow.symmetry import Symmetry, trivial
 
 
 @dataclass(frozen=True, slots=True)

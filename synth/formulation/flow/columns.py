@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 
 from synth.demand.model import Demand, EvenPairs
-from synth.formulation.network import Floats, Hop, Network
+from synth.formulation.flow.network import Floats, Hop, Network
 
 FamilyKind = Literal["out", "in", "paths"]
 

@@ -17,7 +17,7 @@ from typing import Literal
 
 import pulp
 
-from synth.formulation.step_network import StepNetwork
+from synth.formulation.steps.network import StepNetwork
 
 AlphaMode = Literal["pipelined", "blocking"]
 INFINITE = float("inf")

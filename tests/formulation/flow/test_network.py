@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from synth.demand import make_demand
-from synth.formulation.network import Hop, HopGraph, Network, split_path
-from synth.formulation.parallel import bundle
-from synth.formulation.routes import Route, join_halves, link_bytes
+from synth.formulation.flow.network import Hop, HopGraph, Network, split_path
+from synth.formulation.flow.parallel import bundle
+from synth.formulation.flow.routes import Route, join_halves, link_bytes
 from synth.topology import Link, Node, Resource, Topology, resolve
 
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from synth.demand.model import Demand
-from synth.formulation.columns import Column, Family
-from synth.formulation.network import Floats, Hop, Network, split_path
+from synth.formulation.flow.columns import Column, Family
+from synth.formulation.flow.network import Floats, Hop, Network, split_path
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from synth.formulation import arborescence
-from synth.formulation.arborescence import min_arborescence
+from synth.formulation.flow import arborescence
+from synth.formulation.flow.arborescence import min_arborescence
 
 
 @st.composite

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from synth.errors import InvalidInputError
-from synth.formulation.network import Hop
-from synth.formulation.parallel import Bundles, bundle
+from synth.formulation.flow.network import Hop
+from synth.formulation.flow.parallel import Bundles, bundle
 from synth.topology.model import Topology
 
 MOST_HOPS = 5_000

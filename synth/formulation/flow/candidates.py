@@ -8,7 +8,7 @@ import igraph
 import numpy as np
 
 from synth.errors import InvalidInputError
-from synth.formulation.automorphisms import Automorphisms, Permutation
+from synth.formulation.flow.automorphisms import Automorphisms, Permutation
 from synth.topology.model import Topology
 
 

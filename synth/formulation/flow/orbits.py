@@ -11,10 +11,10 @@ from typing import overload
 import numpy as np
 
 from synth.demand.model import Demand
-from synth.formulation.network import Floats, Network
-from synth.formulation.parallel import Bundles
-from synth.formulation.routes import Route, link_bytes
-from synth.formulation.symmetry import Symmetry
+from synth.formulation.flow.network import Floats, Network
+from synth.formulation.flow.parallel import Bundles
+from synth.formulation.flow.routes import Route, link_bytes
+from synth.formulation.flow.symmetry import Symmetry
 
 # A sequence of at most so many routes is kept once it was asked for.
 KEPT = 300_000

@@ -10,8 +10,8 @@ from functools import cached_property
 import numpy as np
 
 from synth.demand.model import Demand
-from synth.formulation.network import Floats, Hop
-from synth.formulation.routes import Route
+from synth.formulation.flow.network import Floats, Hop
+from synth.formulation.flow.routes import Route
 from synth.topology.model import Link, Topology
 
 

@@ -1,0 +1,1 @@
+"""The flow LP: roots, columns, resources, pricing, symmetry."""

@@ -1,0 +1,1 @@
+"""The MILP of send times, for links that are not alike."""

@@ -1,0 +1,1 @@
+"""The step MILP: which chunk goes over which hop in which step."""
