@@ -8,7 +8,7 @@ import pulp
 
 from synth.demand import Demand
 from synth.engine.highs import clean_stdout
-from synth.solver import Plan
+from synth.solver.flow import Plan
 from synth.topology import Topology
 
 # Variables from which on the edge-flow LP is not tried.

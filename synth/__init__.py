@@ -23,7 +23,7 @@ from synth.schedule import BlockCosts, Schedule, TimeModel, make_schedule, simul
 from synth.schedule.baselines import baseline, baselines
 from synth.simulation import simulate_program
 from synth.size_sweep import Sweep, sweep
-from synth.solver import Plan
+from synth.solver.flow import Plan
 from synth.study.multipath import compare
 from synth.topology import Link, Node, Resource, Topology, builtin, builtin_names, load_topology, resolve
 

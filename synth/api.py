@@ -17,9 +17,9 @@ from synth.program.channel_paths import ChannelPaths
 from synth.report import result_facts
 from synth.runtime import AnyProgram, Runtime, facts_of, file_of, target_names
 from synth.schedule import Schedule
-from synth.solver import Plan, Progress
-from synth.solver import solve as solve_plan
-from synth.solver.summary import aligned, html_table
+from synth.solver.flow import Plan, Progress
+from synth.solver.flow import solve as solve_plan
+from synth.solver.flow.summary import aligned, html_table
 from synth.topology import PathGroup, Topology, check_steps, rented, resolve, select_paths
 
 
@@ -167,7 +167,7 @@ def solve(
     capacities
         ``nominal`` or ``achievable``, for a built-in that knows both.
     gap, time_limit, progress, symmetry
-        See :func:`synth.solver.solve`.
+        See :func:`synth.solver.flow.driver`.
 
     Returns
     -------

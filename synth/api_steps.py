@@ -7,11 +7,11 @@ from typing import Any
 from synth.api import as_topology
 from synth.demand import Demand, make_demand
 from synth.formulation.send_times.model import AlphaMode
-from synth.solver import send_times as _send_times
-from synth.solver import steps as _steps
-from synth.solver.send_times_solution import SendTimes
-from synth.solver.steps import StepFrontier
-from synth.solver.steps_solution import StepSolution
+from synth.solver.send_times import optimum as _send_times
+from synth.solver.send_times.solution import SendTimes
+from synth.solver.steps import optimum as _steps
+from synth.solver.steps.optimum import StepFrontier
+from synth.solver.steps.solution import StepSolution
 from synth.topology import Topology
 
 # Steps and rounds do not depend on the size; times in summaries and schedules do.
@@ -52,7 +52,7 @@ def step_optimum(
     chunks, steps, rounds
         Chunks per shard; number of steps (default: the fewest); any schedule with so many rounds will do.
     options
-        round_bandwidth, symmetry, time_limit, engine, progress: see :func:`synth.solver.steps.step_optimum`.
+        round_bandwidth, symmetry, time_limit, engine, progress: see :func:`synth.solver.steps.optimum.step_optimum`.
 
     Examples
     --------
@@ -99,7 +99,7 @@ def send_time_optimum(
     """Schedule of least finish time on a few GPUs, whatever their links: trees, order and start times in one MILP.
 
     Options: ranks, root, matrix, shards, and time_limit, engine, progress (see
-    :func:`synth.solver.send_times.send_time_optimum`).
+    :func:`synth.solver.send_times.optimum.send_time_optimum`).
     """
     machine, demand = _instance(topology, collective, size, options)
     return _send_times.send_time_optimum(machine, demand, chunks=chunks, alpha_mode=alpha_mode, **options)

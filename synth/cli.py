@@ -187,7 +187,7 @@ def plot(
     """Draw a saved plan: topology with load, split bars, utilisation heat map, schedule timeline."""
     from synth.export.plots import figure_files
     from synth.files.writing import write_files
-    from synth.solver.plan_file import load_plan
+    from synth.solver.flow.plan_file import load_plan
 
     wrong = [name for name in kind or () if name not in PLOTS]
     if wrong:

@@ -116,8 +116,8 @@ def _single(
 ) -> None:
     from synth.api_steps import send_time_optimum, step_optimum
     from synth.export.steps_folder import solution_files
-    from synth.solver.send_times_solution import SendTimes
-    from synth.solver.steps_solution import StepSolution
+    from synth.solver.send_times.solution import SendTimes
+    from synth.solver.steps.solution import StepSolution
 
     solution: StepSolution | SendTimes
     if kind == "steps":

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from synth.solver.plan import Plan
-from synth.solver.plan_file import dump_plan
-from synth.solver.summary import aligned, facts
+from synth.solver.flow.plan import Plan
+from synth.solver.flow.plan_file import dump_plan
+from synth.solver.flow.summary import aligned, facts
 
 FORMAT = "synth-result/1"
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from synth.ground.units import format_size, format_time
 from synth.runtime import facts_of
-from synth.solver.summary import facts as plan_facts
+from synth.solver.flow.summary import facts as plan_facts
 
 if TYPE_CHECKING:
     from synth.api import Result

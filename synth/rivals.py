@@ -15,7 +15,7 @@ from synth.schedule.depth_priced import DepthPricer
 from synth.schedule.justify import justified
 from synth.schedule.matched import Matcher
 from synth.schedule.quantise import chunk_layout
-from synth.solver import Plan
+from synth.solver.flow import Plan
 from synth.topology import Topology
 
 CHUNKS: Final = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)

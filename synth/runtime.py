@@ -18,7 +18,7 @@ from synth.program.mscclpp_model import MscclppDraft, MscclppLimits
 from synth.program.mscclpp_program import MscclppProgram
 from synth.program.selection import count_rule
 from synth.schedule import Schedule
-from synth.solver import Plan
+from synth.solver.flow import Plan
 
 MSCCLPP = "mscclpp"
 AnyDraft = Draft | MscclppDraft

@@ -17,7 +17,7 @@ from synth.program.timing import program_time
 from synth.program.timing_image import Paths, TimedProgram, timed
 from synth.schedule.bounds import latency_bound, plan_bound
 from synth.schedule.time_model import BlockCosts, TimeModel
-from synth.solver import Plan
+from synth.solver.flow import Plan
 from synth.topology import Topology, resolve
 
 

@@ -23,7 +23,7 @@ from synth.schedule.baseline_kinds import KINDS
 from synth.schedule.bounds import plan_bound
 from synth.schedule.rivals import family_of
 from synth.simulation import parse_sizes, with_costs
-from synth.solver import Plan
+from synth.solver.flow import Plan
 
 # Points between powers of two keep so many leading binary digits, so that buffers still divide into 2^k chunks.
 LEADING_BITS = 4

@@ -16,8 +16,8 @@ from synth.program import Program
 from synth.program.deadlocks import UNLIMITED
 from synth.schedule.baseline_kinds import PAIRS
 from synth.schedule.rivals import family_of
-from synth.solver import Plan
-from synth.solver.summary import aligned
+from synth.solver.flow import Plan
+from synth.solver.flow.summary import aligned
 from synth.sweep_judge import Candidate, Judge
 
 if TYPE_CHECKING:

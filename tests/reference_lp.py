@@ -20,7 +20,7 @@ from scipy.optimize import linprog
 from scipy.sparse import csr_array
 
 from synth.demand import Demand
-from synth.solver import Plan
+from synth.solver.flow import Plan
 from synth.topology import Link, Node, Topology
 
 type Cable = tuple[int, int, float]

@@ -55,7 +55,7 @@ def test_pulp_model_agrees_on_random_topologies(topology: Topology, collective: 
 @given(topologies(min_gpus=2, max_gpus=4), st.sampled_from((*PATTERNS, "gather", "sendrecv")))
 @settings(max_examples=25, deadline=None, derandomize=True)
 def test_plans_are_saved_without_loss(topology: Topology, collective: str) -> None:
-    from synth.solver.plan_file import dump_plan
+    from synth.solver.flow.plan_file import dump_plan
 
     plan = synth.solve(topology, collective, 1e6)
     text = dump_plan(plan)
@@ -135,7 +135,7 @@ def test_progress_is_reported_and_the_limit_kept() -> None:
 
 def test_feasible_plan_when_time_runs_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """The clock jumps past the limit after the first masters: a plan with an honest gap comes back."""
-    monkeypatch.setattr("synth.solver.colgen.packing_seeds", lambda *_: [])  # else the first master is optimal
+    monkeypatch.setattr("synth.solver.flow.colgen.packing_seeds", lambda *_: [])  # else the first master is optimal
     calls = 0
 
     def clock() -> float:

@@ -21,7 +21,7 @@ from synth.export.plots_timeline import link_uses, plot_timeline
 from synth.export.plots_topology import plot_topology
 from synth.export.plots_utilisation import plot_utilisation
 from synth.schedule.model import Schedule
-from synth.solver.plan import Plan
+from synth.solver.flow.plan import Plan
 
 __all__ = [
     "figure_files",

@@ -25,7 +25,7 @@ from synth.export.plots_style import (
 )
 from synth.formulation.flow.orbits import OrbitRoutes
 from synth.formulation.flow.routes import Route
-from synth.solver.plan import Plan
+from synth.solver.flow.plan import Plan
 from synth.topology.model import Link
 
 #: Red, green, blue, alpha.

@@ -17,7 +17,7 @@ from synth.ground.units import format_size
 if TYPE_CHECKING:
     from matplotlib.colorbar import Colorbar
 
-    from synth.solver.plan import Plan
+    from synth.solver.flow.plan import Plan
 
 #: Okabe and Ito's palette without yellow and black, which vanish on white and in text.
 PALETTE = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#56B4E9", "#CC79A7", "#7F6A3F", "#999999")

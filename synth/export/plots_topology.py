@@ -28,7 +28,7 @@ from synth.export.plots_style import (
     utilisation,
 )
 from synth.formulation.flow.network import Floats, Ints
-from synth.solver.plan import Plan
+from synth.solver.flow.plan import Plan
 from synth.topology.model import Node, Topology
 
 #: Colour and corners (0: a circle) of each kind of node.

@@ -23,7 +23,7 @@ from synth.export.plots_style import (
     utilisation,
 )
 from synth.formulation.flow.network import Floats
-from synth.solver.plan import Plan
+from synth.solver.flow.plan import Plan
 
 #: Nodes beyond this many (the least busy ones) are left out, and the title says so.
 MOST_NODES = 160

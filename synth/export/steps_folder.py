@@ -10,9 +10,9 @@ from synth.export.plots import figure_files
 from synth.export.schedule_json import dump_schedule
 from synth.runtime import Runtime, file_of
 from synth.schedule import Schedule
-from synth.solver.send_times_solution import SendTimes
-from synth.solver.steps import StepFrontier
-from synth.solver.steps_solution import StepSolution
+from synth.solver.send_times.solution import SendTimes
+from synth.solver.steps.optimum import StepFrontier
+from synth.solver.steps.solution import StepSolution
 
 
 def solution_files(solution: StepSolution | SendTimes, target: str) -> dict[str, bytes]:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from synth.errors import NotExpressibleError
 from synth.schedule import Schedule, make_schedule
-from synth.solver import Plan
+from synth.solver.flow import Plan
 
 # Chunk counts that are tried to say what would fit.
 TRIES = 3

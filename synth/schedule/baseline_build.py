@@ -20,8 +20,8 @@ from synth.schedule.model import Schedule, Transfer
 from synth.schedule.paths import GpuPaths
 from synth.schedule.quantise import Split, chunk_layout, hamilton
 from synth.schedule.simulate import with_times
-from synth.solver.certificate import certified_bound
-from synth.solver.plan import Plan, SolverInfo
+from synth.solver.flow.certificate import certified_bound
+from synth.solver.flow.plan import Plan, SolverInfo
 from synth.topology.model import Topology
 
 

@@ -11,7 +11,7 @@ from synth.schedule.baseline_kinds import KINDS, Recipe, recipes
 from synth.schedule.model import Schedule
 from synth.schedule.simulate import simulate_schedule
 from synth.schedule.time_model import TimeModel
-from synth.solver.plan import Plan
+from synth.solver.flow.plan import Plan
 from synth.topology.model import Topology
 
 BASELINES: Final = tuple(KINDS)

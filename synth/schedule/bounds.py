@@ -12,7 +12,7 @@ import numpy as np
 from synth.demand.model import Demand
 from synth.formulation.flow.network import Floats
 from synth.schedule.time_model import TimeModel
-from synth.solver.plan import Plan
+from synth.solver.flow.plan import Plan
 from synth.topology.model import Topology
 
 Reach = Mapping[int, Mapping[tuple[int, str], float]]
@@ -85,7 +85,7 @@ def latency_bound(
         The demand's bytes are taken this many times.
     prices, certified
         Prices per link and resource id, and the bound in seconds that they prove at factor 1
-        (:func:`synth.solver.certificate.certified_bound`).
+        (:func:`synth.solver.flow.certificate.certified_bound`).
 
     Notes
     -----

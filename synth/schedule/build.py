@@ -14,7 +14,7 @@ from synth.schedule.compiled import Timeline
 from synth.schedule.model import Schedule, Transfer
 from synth.schedule.quantise import Split, integer_routes, quantise
 from synth.schedule.simulate import simulate
-from synth.solver.plan import Plan
+from synth.solver.flow.plan import Plan
 
 # Above this many transfers only one order is tried, and consecutive chunks of a route travel together.
 MANY_TRANSFERS = 20_000

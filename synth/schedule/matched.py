@@ -20,7 +20,7 @@ from synth.schedule.model import Schedule
 from synth.schedule.quantise import chunk_layout
 from synth.schedule.simulate import with_times
 from synth.schedule.time_model import TimeModel
-from synth.solver.plan import Plan
+from synth.solver.flow.plan import Plan
 from synth.topology.model import Topology
 
 Timed = tuple[Hop, float]

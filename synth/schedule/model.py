@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from synth.formulation.flow.routes import Route
-from synth.solver.plan import Plan
+from synth.solver.flow.plan import Plan
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -16,7 +16,7 @@ from synth.formulation.flow.routes import Route
 from synth.schedule.chunk_milp import Counts, best_counts
 from synth.schedule.reroute import Rerouter
 from synth.schedule.softmax import soft_max
-from synth.solver.plan import Plan
+from synth.solver.flow.plan import Plan
 
 # Integer columns up to which the MILP is tried.
 MOST_INTEGERS = 600

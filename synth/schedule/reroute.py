@@ -12,7 +12,7 @@ from synth.formulation.flow.network import Floats
 from synth.formulation.flow.pricing import Pricer
 from synth.formulation.flow.routes import Route, link_bytes, routes_of_column
 from synth.schedule.softmax import soft_max
-from synth.solver.plan import Plan
+from synth.solver.flow.plan import Plan
 
 # Passes over all chunks, and how sharply fuller resources cost more.
 PASSES = 8

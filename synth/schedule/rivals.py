@@ -21,7 +21,7 @@ from synth.schedule.model import Schedule
 from synth.schedule.quantise import Split, integer_routes, quantise
 from synth.schedule.shallow import shallow_recipe
 from synth.schedule.time_model import TimeModel
-from synth.solver.plan import Plan
+from synth.solver.flow.plan import Plan
 
 #: Transfers beyond which a finer schedule is not made.
 MOST_TRANSFERS: Final = 4_000

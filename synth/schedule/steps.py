@@ -14,9 +14,9 @@ from synth.formulation.flow.routes import Route, link_bytes
 from synth.schedule.compiled import Timeline
 from synth.schedule.model import Schedule, Transfer
 from synth.schedule.simulate import simulate
-from synth.solver.plan import Plan
-from synth.solver.solve import solve
-from synth.solver.steps_solution import StepSend, StepSolution
+from synth.solver.flow.driver import solve
+from synth.solver.flow.plan import Plan
+from synth.solver.steps.solution import StepSend, StepSolution
 from synth.topology.model import Topology
 
 Place = tuple[int, int, int]  # rank, shard, chunk

@@ -10,7 +10,7 @@ import numpy as np
 
 from synth.formulation.flow.network import Floats
 from synth.ground.units import format_size, format_time
-from synth.solver.summary import aligned, html_table
+from synth.solver.flow.summary import aligned, html_table
 from synth.study.adaptive_engine import Run
 from synth.study.adaptive_fluid import fluid_time
 from synth.study.capacity import Trace

@@ -10,7 +10,7 @@ from synth.demand import Demand, make_demand
 from synth.errors import InfeasibleError, InvalidInputError, LimitReachedError
 from synth.schedule.simulate import simulate_schedule
 from synth.schedule.time_model import Sharing, TimeModel
-from synth.solver import Plan, solve
+from synth.solver.flow import Plan, solve
 from synth.study.shares import KINDS, kind_shares
 from synth.topology import Topology, catalogue, rented, resolve, select_paths
 from synth.topology.paths import PATH_GROUPS, PathGroup

@@ -8,7 +8,7 @@ from typing import get_args
 
 from synth.formulation.flow.network import Hop
 from synth.formulation.flow.routes import Route
-from synth.solver.plan import Plan
+from synth.solver.flow.plan import Plan
 from synth.topology.paths import PathKind, path_kind
 
 KINDS: tuple[PathKind, ...] = get_args(PathKind)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from synth.demand import Demand, make_demand
 from synth.errors import InfeasibleError
 from synth.formulation.flow.routes import Route
-from synth.solver import Plan, solve
+from synth.solver.flow import Plan, solve
 from synth.study.paths import link_classes
 from synth.study.threshold import Option, Thresholds, opening_costs, thresholds
 from synth.topology.model import Resource, Topology

@@ -33,7 +33,7 @@ from synth.export.plots_timeline import MOST_ROWS, link_uses
 from synth.export.plots_topology import RADIUS, link_arcs
 from synth.export.plots_utilisation import MOST_NODES, utilisation_matrix
 from synth.schedule import Schedule, make_schedule
-from synth.solver import solve
+from synth.solver.flow import solve
 from synth.topology import Link, Node, Resource, Topology, resolve
 from tests.strategies import topologies
 

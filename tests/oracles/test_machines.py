@@ -1,6 +1,6 @@
 """The numbers of issue 2, "What it must show", on built-in machines; m = 1 GB per shard.
 
-The optima of reference/peers.md are in tests/solver/test_peers.py.
+The optima of reference/peers.md are in tests/solver/flow/test_peers.py.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ import pytest
 import synth
 from synth.cli import main
 from synth.demand import read_matrix
-from synth.solver import Progress
+from synth.solver.flow import Progress
 from synth.topology import import_simai_text, load_topology
 from tests.reference_lp import machine, time_of_routes
 

@@ -15,7 +15,7 @@ from synth.formulation.flow import orbits
 from synth.formulation.flow.orbits import OrbitRoutes
 from synth.formulation.flow.routes import link_bytes
 from synth.formulation.flow.symmetry import find_symmetry, generated_symmetry
-from synth.solver import certified_bound
+from synth.solver.flow import certified_bound
 from synth.topology import Topology, resolve
 from tests.reference_lp import time_of_routes
 

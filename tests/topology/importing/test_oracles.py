@@ -10,7 +10,7 @@ import pytest
 from synth.api import synthesize
 from synth.demand import make_demand
 from synth.errors import InfeasibleError
-from synth.solver import solve
+from synth.solver.flow import solve
 from synth.topology import Topology, import_topology
 from tests.topology.importing.samples import SAMPLES
 

@@ -17,12 +17,12 @@ from synth.errors import LimitReachedError, VerificationError
 from synth.formulation.steps.model import Origin, StepModel, StepTask
 from synth.formulation.steps.network import FAR, StepNetwork, step_network
 from synth.formulation.steps.symmetry import Motion, motions
-from synth.solver.plan import Plan
-from synth.solver.solve import check_demand, solve
-from synth.solver.steps_check import step_faults
-from synth.solver.steps_search import Bound, Found, Report, least_rounds
-from synth.solver.steps_sends import pieces_of, placed
-from synth.solver.steps_solution import StepSend, StepSolution, chunk_bytes
+from synth.solver.flow.driver import check_demand, solve
+from synth.solver.flow.plan import Plan
+from synth.solver.steps.check import step_faults
+from synth.solver.steps.search import Bound, Found, Report, least_rounds
+from synth.solver.steps.sends import pieces_of, placed
+from synth.solver.steps.solution import StepSend, StepSolution, chunk_bytes
 from synth.topology.model import Topology
 
 # A certified bound is a float of relative error 1e-9 or better, of a plan whose gap may be 1e-6.
@@ -94,7 +94,7 @@ class Case(Protocol):
         ...
 
     def solve(self, chunks: int, steps: int, most: int | None = None, *, enough: bool = False) -> Outcome:
-        """Fewest rounds; see :func:`synth.solver.steps_search.least_rounds`."""
+        """Fewest rounds; see :func:`synth.solver.steps.search.least_rounds`."""
         ...
 
 

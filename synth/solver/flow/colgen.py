@@ -15,7 +15,7 @@ from synth.formulation.flow.columns import Column
 from synth.formulation.flow.network import Floats, Hop, Network
 from synth.formulation.flow.pricing import Priced, Pricer
 from synth.formulation.flow.symmetry import Symmetry
-from synth.solver.seeds import packing_seeds
+from synth.solver.flow.seeds import packing_seeds
 
 # Share of the best prices so far in the prices that are tried (Wentges 1997): damps the swings of degenerate duals.
 SMOOTHING = 0.5

@@ -10,7 +10,7 @@ import pandas as pd
 from synth.formulation.flow.network import Hop
 
 if TYPE_CHECKING:
-    from synth.solver.plan import Plan
+    from synth.solver.flow.plan import Plan
 
 
 def splits_table(plan: Plan) -> pd.DataFrame:

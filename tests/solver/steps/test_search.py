@@ -13,9 +13,9 @@ import synth
 from synth.demand import make_demand
 from synth.engine.pulp_engine import Engine, Verdict
 from synth.formulation.steps.model import Origin, StepTask
-from synth.solver.steps_cases import Setting, Single
-from synth.solver.steps_check import step_faults
-from synth.solver.steps_search import Bound, Found, least_rounds
+from synth.solver.steps.cases import Setting, Single
+from synth.solver.steps.check import step_faults
+from synth.solver.steps.search import Bound, Found, least_rounds
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from synth.ground.units import format_size, format_time
 
 if TYPE_CHECKING:
-    from synth.solver.plan import Plan
+    from synth.solver.flow.plan import Plan
 
 Facts = Sequence[tuple[str, str]]
 

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 from synth.demand.model import Demand
-from synth.solver.summary import aligned
+from synth.solver.flow.summary import aligned
 from synth.topology.model import Topology
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import synth
-from synth.solver.steps_check import step_faults
-from synth.solver.steps_solution import StepSend, StepSolution
+from synth.solver.steps.check import step_faults
+from synth.solver.steps.solution import StepSend, StepSolution
 
 CASES = (
     ("dgx1-v100", "allgather", 2, None),

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from synth.formulation.steps.model import Move, StepTask
 from synth.formulation.steps.network import StepNetwork
-from synth.solver.steps_solution import StepSend
+from synth.solver.steps.solution import StepSend
 
 Piece = tuple[int, int, int, int]  # step, shard, chunk, hop
 

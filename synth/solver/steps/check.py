@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from synth.demand.model import Demand
-from synth.solver.steps_solution import StepSend, StepSolution
+from synth.solver.steps.solution import StepSend, StepSolution
 from synth.topology.model import Topology
 
 Place = tuple[int, int, int]  # rank, shard, chunk

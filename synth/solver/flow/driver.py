@@ -18,11 +18,11 @@ from synth.formulation.flow.orbits import OrbitRoutes
 from synth.formulation.flow.parallel import bundle
 from synth.formulation.flow.routes import Route, join_halves
 from synth.formulation.flow.symmetry import find_symmetry, trivial
-from synth.solver.certificate import certified_bound
-from synth.solver.colgen import ColumnGeneration, Progress, Relaxation, mirrored
-from synth.solver.cuts import tightest_cut
-from synth.solver.plan import Plan, SolverInfo
-from synth.solver.polish import polish, used
+from synth.solver.flow.certificate import certified_bound
+from synth.solver.flow.colgen import ColumnGeneration, Progress, Relaxation, mirrored
+from synth.solver.flow.cuts import tightest_cut
+from synth.solver.flow.plan import Plan, SolverInfo
+from synth.solver.flow.polish import polish, used
 from synth.topology.model import Topology
 from synth.topology.reachability import all_connected, check_reachable, unreachable_pairs
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import synth
 from synth.demand import COLLECTIVES, Demand
 from synth.export import read_xml
-from synth.solver import Plan, certified_bound
+from synth.solver.flow import Plan, certified_bound
 from synth.topology import Link, Node, Resource, Topology
 from tests.reference_lp import (
     allreduce_time,

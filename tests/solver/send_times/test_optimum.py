@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import synth
 from synth.formulation.send_times.model import AlphaMode
-from synth.solver.send_times_solution import SendTimes, send_time_faults
+from synth.solver.send_times.solution import SendTimes, send_time_faults
 from synth.topology import Link, Node, Resource, Topology
 
 US = 1e-6

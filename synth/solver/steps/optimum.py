@@ -12,9 +12,9 @@ from typing import Any, Literal
 from synth.demand.model import Demand
 from synth.engine.pulp_engine import DEFAULT_ENGINE, Engine, check_counts, check_time_limit
 from synth.errors import InfeasibleError, InvalidInputError, LimitReachedError
-from synth.solver.steps_cases import Case, Outcome, Setting, case_of
-from synth.solver.steps_search import Bound, Report
-from synth.solver.steps_solution import StepSolution
+from synth.solver.steps.cases import Case, Outcome, Setting, case_of
+from synth.solver.steps.search import Bound, Report
+from synth.solver.steps.solution import StepSolution
 from synth.topology.model import Topology
 from synth.topology.reachability import check_steps
 
@@ -60,7 +60,7 @@ def step_optimum(
     Returns
     -------
     StepSolution
-        Replayed by :func:`synth.solver.steps_check.step_faults`.
+        Replayed by :func:`synth.solver.steps.check.step_faults`.
 
     Raises
     ------

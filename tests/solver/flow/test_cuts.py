@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 import synth
 from synth.demand import Demand, make_demand
 from synth.formulation.flow.symmetry import find_symmetry
-from synth.solver import certified_bound
-from synth.solver.cuts import tightest_cut
+from synth.solver.flow import certified_bound
+from synth.solver.flow.cuts import tightest_cut
 from synth.topology import Topology, resolve
 from tests.strategies import topologies
 

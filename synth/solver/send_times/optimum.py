@@ -20,10 +20,10 @@ from synth.formulation.send_times.model import (
     send_time_model,
 )
 from synth.formulation.steps.network import step_network
-from synth.solver.send_times_solution import SendTimes, TimedSend, numbered, send_time_faults
-from synth.solver.steps_cases import Composed, Setting, Single, case_of
-from synth.solver.steps_search import Report
-from synth.solver.steps_solution import StepSend
+from synth.solver.send_times.solution import SendTimes, TimedSend, numbered, send_time_faults
+from synth.solver.steps.cases import Composed, Setting, Single, case_of
+from synth.solver.steps.search import Report
+from synth.solver.steps.solution import StepSend
 from synth.topology.model import Topology
 
 # Relative distance of an engine's optimum or bound from the exact one that its tolerances allow.
@@ -55,7 +55,7 @@ def send_time_optimum(
     time_limit
         Wall-clock seconds. The best step schedule, sent as early as it can be, is the first incumbent.
     engine, progress
-        As for :func:`synth.solver.steps.step_optimum`.
+        As for :func:`synth.solver.steps.optimum.step_optimum`.
 
     Returns
     -------

@@ -17,7 +17,7 @@ from synth.formulation.flow.network import Floats, Network
 from synth.formulation.flow.pricing import Pricer
 from synth.formulation.flow.routes import Route, normalise, routes_of_column
 from synth.formulation.flow.symmetry import Symmetry
-from synth.solver.colgen import Relaxation
+from synth.solver.flow.colgen import Relaxation
 
 # Columns whose reduced cost is at most this part of T can be in an optimal solution.
 CANDIDATE = 1e-7

@@ -15,9 +15,9 @@ from synth.engine.pulp_engine import Engine
 from synth.formulation.steps.model import Origin, StepTask, step_model
 from synth.formulation.steps.network import step_network
 from synth.formulation.steps.symmetry import motions
-from synth.solver.steps_check import step_faults
+from synth.solver.steps.check import step_faults
 from synth.topology import Link, Node, Resource, Topology
-from tests.solver.steps_exhaustive import Links, allgather_state, alltoall_state, fewest_rounds
+from tests.solver.steps.exhaustive import Links, allgather_state, alltoall_state, fewest_rounds
 
 GBPS = 25e9
 

@@ -16,10 +16,10 @@ from synth.formulation.flow.network import Floats, Network
 from synth.formulation.flow.orbits import OrbitRoutes, row_bytes_of
 from synth.formulation.flow.routes import Route, join_halves
 from synth.formulation.flow.symmetry import trivial
-from synth.solver.certificate import certified_bound
-from synth.solver.cuts import Cut, tightest_cut
-from synth.solver.polish import used
-from synth.solver.summary import aligned, facts, html_table
+from synth.solver.flow.certificate import certified_bound
+from synth.solver.flow.cuts import Cut, tightest_cut
+from synth.solver.flow.polish import used
+from synth.solver.flow.summary import aligned, facts, html_table
 from synth.topology.model import Topology
 
 if TYPE_CHECKING:
@@ -166,21 +166,21 @@ class Plan:
     @property
     def splits(self) -> pd.DataFrame:
         """One row per route: shard, share, bytes, depth and the links it takes."""
-        from synth.solver.tables import splits_table
+        from synth.solver.flow.tables import splits_table
 
         return splits_table(self)
 
     @property
     def loads(self) -> pd.DataFrame:
         """One row per resource: capacity, bytes, utilisation, price."""
-        from synth.solver.tables import loads_table
+        from synth.solver.flow.tables import loads_table
 
         return loads_table(self)
 
     @property
     def bottlenecks(self) -> pd.DataFrame:
         """The binding resources, dearest first: why the plan cannot be faster."""
-        from synth.solver.tables import bottlenecks_table
+        from synth.solver.flow.tables import bottlenecks_table
 
         return bottlenecks_table(self)
 
@@ -193,13 +193,13 @@ class Plan:
 
     def save(self, path: str) -> None:
         """Write the plan as JSON; :meth:`load` gives an equal plan."""
-        from synth.solver.plan_file import save_plan
+        from synth.solver.flow.plan_file import save_plan
 
         save_plan(self, path)
 
     @staticmethod
     def load(path: str) -> Plan:
         """Read a plan written by :meth:`save`."""
-        from synth.solver.plan_file import load_plan
+        from synth.solver.flow.plan_file import load_plan
 
         return load_plan(path)

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from synth.demand.model import Demand
 from synth.formulation.send_times.model import AlphaMode
-from synth.solver.steps_check import step_faults
-from synth.solver.steps_solution import StepSend, StepSolution, chunk_bytes
-from synth.solver.summary import aligned
+from synth.solver.flow.summary import aligned
+from synth.solver.steps.check import step_faults
+from synth.solver.steps.solution import StepSend, StepSolution, chunk_bytes
 from synth.topology.model import Topology
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from synth.formulation.flow.orbits import OrbitRoutes
 from synth.formulation.flow.parallel import bundle
 from synth.formulation.flow.routes import Route
 from synth.formulation.flow.symmetry import generated_symmetry
-from synth.solver.plan import Plan, SolverInfo
+from synth.solver.flow.plan import Plan, SolverInfo
 from synth.topology.dump import dump_topology
 from synth.topology.file import topology_of
 from synth.topology.model import Link, Node

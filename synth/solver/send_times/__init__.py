@@ -1,0 +1,1 @@
+"""Schedules of least finish time by send times."""

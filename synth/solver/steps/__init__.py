@@ -1,0 +1,1 @@
+"""Step-optimal schedules of small machines."""
