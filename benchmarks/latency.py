@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 import synth
-from synth.schedule.time_model import AlphaMode
+from synth.schedule.simulate.time_model import AlphaMode
 from synth.topology.importing.plain import import_plain_instance
 
 LINK = "bandwidth=50 GiB/s,latency=0.5 us"

@@ -14,9 +14,9 @@ import synth
 from synth.program.timing import program_time
 from synth.program.timing_image import timed
 from synth.schedule import BlockCosts, TimeModel, Transfer
-from synth.schedule.compiled import compile_transfers
-from synth.schedule.simulate import run
-from synth.schedule.time_model import Sharing
+from synth.schedule.simulate.compiled import compile_transfers
+from synth.schedule.simulate.run import run
+from synth.schedule.simulate.time_model import Sharing
 
 QUEUES: tuple[Sharing, ...] = ("order", "fifo")
 FAIR: Sharing = "fair"

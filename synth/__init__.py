@@ -19,8 +19,8 @@ from synth.errors import (
     VerificationError,
 )
 from synth.program import Program, lower, verify
+from synth.rivals.baselines.textbook import baseline, baselines
 from synth.schedule import BlockCosts, Schedule, TimeModel, make_schedule, simulate_schedule, step_schedule
-from synth.schedule.baselines import baseline, baselines
 from synth.simulation import simulate_program
 from synth.size_sweep import Sweep, sweep
 from synth.solver.flow import Plan

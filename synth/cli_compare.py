@@ -20,7 +20,7 @@ from synth.errors import InvalidInputError
 if TYPE_CHECKING:
     import pandas as pd
 
-    from synth.schedule.time_model import Sharing
+    from synth.schedule.simulate.time_model import Sharing
 
 FORMAT = "synth-compare/1"
 

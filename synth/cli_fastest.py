@@ -15,7 +15,7 @@ from synth.cli_simulate import Alpha, time_model
 from synth.cli_support import number_text, print_table, say
 
 if TYPE_CHECKING:
-    from synth.rivals import Candidate
+    from synth.rivals.at_size import Candidate
 
 # Rows of the table that are printed.
 SHOWN = 12

@@ -12,7 +12,7 @@ from synth.cli_support import number_text, print_table, say
 from synth.errors import InvalidInputError
 
 if TYPE_CHECKING:
-    from synth.schedule.time_model import AlphaMode, Sharing, TimeModel
+    from synth.schedule.simulate.time_model import AlphaMode, Sharing, TimeModel
 
 Alpha = Annotated[str, typer.Option(help="pipelined or blocking: is a link busy for its latency too?")]
 
@@ -28,7 +28,7 @@ def time_model(
 ) -> TimeModel:
     """The model that the options name."""
     from synth.ground.units import parse_time
-    from synth.schedule.time_model import TimeModel
+    from synth.schedule.simulate.time_model import TimeModel
 
     return TimeModel(
         cast("AlphaMode", alpha), cast("Sharing", sharing), parse_time(start), parse_time(hop), parse_time(overhead)
@@ -121,9 +121,9 @@ def baselines(
     """What libraries' algorithms would take: ring, trees, recursive doubling, Bruck, direct, hierarchical, 2D."""
     from synth.api import solve
     from synth.demand import make_demand
+    from synth.rivals.baselines.textbook import baselines as make
     from synth.schedule import simulate_schedule
-    from synth.schedule.baselines import baselines as make
-    from synth.schedule.bounds import plan_bound
+    from synth.schedule.simulate.bounds import plan_bound
     from synth.topology import resolve
 
     machine = resolve(topology)

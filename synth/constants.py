@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from synth.errors import InvalidInputError
 from synth.files.writing import write_text
-from synth.schedule.time_model import BlockCosts
+from synth.schedule.simulate.time_model import BlockCosts
 
 FORMAT = "synth-constants/1"
 

@@ -15,8 +15,8 @@ from synth.program import MSCCL, Draft, Program, Target
 from synth.program.semantics import EVEN, member_ranks
 from synth.program.timing import program_time
 from synth.program.timing_image import Paths, TimedProgram, timed
-from synth.schedule.bounds import latency_bound, plan_bound
-from synth.schedule.time_model import BlockCosts, TimeModel
+from synth.schedule.simulate.bounds import latency_bound, plan_bound
+from synth.schedule.simulate.time_model import BlockCosts, TimeModel
 from synth.solver.flow import Plan
 from synth.topology import Topology, resolve
 

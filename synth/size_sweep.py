@@ -16,9 +16,9 @@ from synth.formulation.flow.network import Floats
 from synth.ground.units import format_size
 from synth.program import Program, target_named
 from synth.program.deadlocks import UNLIMITED
+from synth.rivals.at_sizes import RIVALS, Instance, Maker, rivals
 from synth.schedule import BlockCosts, TimeModel
 from synth.schedule.ranges import Segment, choose, crossover
-from synth.schedule.rivals import RIVALS, Instance, Maker, rivals
 from synth.sweep_judge import Candidate, Judge, sweep_sizes, times_of
 from synth.sweep_result import SizeRange, Sweep
 from synth.topology import Topology

@@ -18,10 +18,10 @@ from synth.program.selection import count_rule
 from synth.program.semantics import EVEN, SHARDED
 from synth.program.timing import program_time
 from synth.program.timing_image import schedule_paths, timed
+from synth.rivals.at_sizes import family_of
+from synth.rivals.baselines.kinds import KINDS
 from synth.schedule import BlockCosts, Schedule, TimeModel, compile_schedule, simulate_schedule
-from synth.schedule.baseline_kinds import KINDS
-from synth.schedule.bounds import plan_bound
-from synth.schedule.rivals import family_of
+from synth.schedule.simulate.bounds import plan_bound
 from synth.simulation import parse_sizes, with_costs
 from synth.solver.flow import Plan
 

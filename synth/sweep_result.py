@@ -14,8 +14,8 @@ from synth.formulation.flow.network import Floats
 from synth.ground.units import format_size
 from synth.program import Program
 from synth.program.deadlocks import UNLIMITED
-from synth.schedule.baseline_kinds import PAIRS
-from synth.schedule.rivals import family_of
+from synth.rivals.at_sizes import family_of
+from synth.rivals.baselines.kinds import PAIRS
 from synth.solver.flow import Plan
 from synth.solver.flow.summary import aligned
 from synth.sweep_judge import Candidate, Judge

@@ -18,16 +18,16 @@ from hypothesis import strategies as st
 import synth
 from synth.demand import make_demand
 from synth.errors import InvalidInputError, LimitReachedError, NotExpressibleError
-from synth.rivals import RIVALS, Candidate, Rival, Search, lp_schedules
+from synth.rivals.at_size import RIVALS, Candidate, Rival, Search, lp_schedules
+from synth.rivals.depth_priced import DepthPricer, latency_of
 from synth.runtime import AnyProgram, Runtime
 from synth.schedule import Schedule, TimeModel, make_schedule, simulate_schedule
-from synth.schedule.bounds import plan_bound
-from synth.schedule.build import reordered
-from synth.schedule.compiled import compile_transfers
-from synth.schedule.depth_priced import DepthPricer, latency_of
-from synth.schedule.events import run_queued
-from synth.schedule.justify import backwards, justified
-from synth.schedule.simulate import with_times
+from synth.schedule.chunks.build import reordered
+from synth.schedule.chunks.justify import backwards, justified
+from synth.schedule.simulate.bounds import plan_bound
+from synth.schedule.simulate.compiled import compile_transfers
+from synth.schedule.simulate.events import run_queued
+from synth.schedule.simulate.run import with_times
 from synth.topology import Link, Node, Topology
 from tests.schedule.test_schedule import check_schedule
 from tests.strategies import topologies

@@ -20,13 +20,13 @@ from synth.export import accepts, read_xml, verify_file
 from synth.export.plots_sweep import plot_bandwidths, plot_front
 from synth.program import Program
 from synth.program.deadlocks import UNLIMITED, hang_at
+from synth.rivals.at_sizes import Instance, Maker, family_of, plan_at, rivals
+from synth.rivals.baselines.build import build
+from synth.rivals.baselines.textbook import baseline
+from synth.rivals.shallow import shallow_recipe
 from synth.schedule import BlockCosts, Schedule, TimeModel, make_schedule
-from synth.schedule.baseline_build import build
-from synth.schedule.baselines import baseline
-from synth.schedule.bounds import plan_bound
-from synth.schedule.rivals import Instance, Maker, family_of, plan_at, rivals
-from synth.schedule.shallow import shallow_recipe
-from synth.schedule.time_model import AlphaMode
+from synth.schedule.simulate.bounds import plan_bound
+from synth.schedule.simulate.time_model import AlphaMode
 from synth.size_sweep import Sweep
 from synth.sweep_judge import sweep_sizes
 from synth.topology import Topology, resolve

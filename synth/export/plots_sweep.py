@@ -13,8 +13,8 @@ from synth.export.plots import drawn
 from synth.export.plots_style import INK, colours, label, new_axes, plain, title
 from synth.formulation.flow.network import Floats
 from synth.ground.units import format_size
-from synth.schedule.baseline_kinds import KINDS
-from synth.schedule.rivals import family_of
+from synth.rivals.at_sizes import family_of
+from synth.rivals.baselines.kinds import KINDS
 
 if TYPE_CHECKING:
     from synth.sweep_result import Sweep

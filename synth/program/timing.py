@@ -9,7 +9,7 @@ from synth.errors import InvalidInputError, VerificationError
 from synth.program.deadlocks import hang_at
 from synth.program.timing_image import TimedProgram
 from synth.program.timing_run import BlockRun
-from synth.schedule.time_model import BlockCosts, TimeModel
+from synth.schedule.simulate.time_model import BlockCosts, TimeModel
 
 # Loop iterations that are run before the rest may be extrapolated, and from which on an average has to do.
 FIRST_ITERATIONS = 16

@@ -12,10 +12,10 @@ from synth.program.lanes import lanes_of
 from synth.program.model import Draft
 from synth.program.structure import structure_faults
 from synth.program.targets import MSCCL, Protocol, Target
-from synth.schedule.compiled import CompiledTransfers, compile_transfers
 from synth.schedule.model import Schedule
 from synth.schedule.paths import GpuPaths
-from synth.schedule.time_model import WIRES, Wire
+from synth.schedule.simulate.compiled import CompiledTransfers, compile_transfers
+from synth.schedule.simulate.time_model import WIRES, Wire
 from synth.topology.model import Topology
 
 Paths = Mapping[tuple[int, int, int], tuple[int, ...]]

@@ -10,7 +10,7 @@ import numpy as np
 
 from synth.program.opcodes import STEP_ORDER
 from synth.program.timing_image import TimedProgram
-from synth.schedule.time_model import BlockCosts, TimeModel
+from synth.schedule.simulate.time_model import BlockCosts, TimeModel
 
 _LOCAL = tuple(STEP_ORDER.index(kind) for kind in ("cpy", "re"))
 _ADDS = tuple(STEP_ORDER.index(kind) for kind in ("re", "rrs", "rrc", "rrcs"))

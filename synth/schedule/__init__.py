@@ -1,11 +1,11 @@
 """Schedules: whole chunks in an order that a runtime can follow, and what they take."""
 
-from synth.schedule.build import make_schedule
-from synth.schedule.compiled import CompiledTransfers, Timeline
+from synth.schedule.chunks.build import make_schedule
+from synth.schedule.from_steps import step_schedule
 from synth.schedule.model import Schedule, Transfer
-from synth.schedule.simulate import compile_schedule, simulate, simulate_schedule
-from synth.schedule.steps import step_schedule
-from synth.schedule.time_model import BlockCosts, TimeModel
+from synth.schedule.simulate.compiled import CompiledTransfers, Timeline
+from synth.schedule.simulate.run import compile_schedule, simulate, simulate_schedule
+from synth.schedule.simulate.time_model import BlockCosts, TimeModel
 
 __all__ = [
     "BlockCosts",

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from synth.demand import Demand, make_demand
 from synth.errors import InfeasibleError, InvalidInputError, LimitReachedError
-from synth.schedule.simulate import simulate_schedule
-from synth.schedule.time_model import Sharing, TimeModel
+from synth.schedule.simulate.run import simulate_schedule
+from synth.schedule.simulate.time_model import Sharing, TimeModel
 from synth.solver.flow import Plan, solve
 from synth.study.shares import KINDS, kind_shares
 from synth.topology import Topology, catalogue, rented, resolve, select_paths

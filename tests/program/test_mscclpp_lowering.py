@@ -31,8 +31,8 @@ FEW_GPUS = ("ring:4", "line:3", "mesh2d:2x3", "fullmesh:5", "switch:4", "cluster
 def schedule_of(name: str, collective: str, chunks: int) -> synth.Schedule:
     """A schedule; how near to the optimum does not matter here, so little time goes into rounding."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("synth.schedule.quantise.EXACT_PRICINGS", 4)
-        patch.setattr("synth.schedule.quantise.MOST_INTEGERS", 0)
+        patch.setattr("synth.schedule.chunks.quantise.EXACT_PRICINGS", 4)
+        patch.setattr("synth.schedule.chunks.quantise.MOST_INTEGERS", 0)
         return synth.solve(name, collective, 1e9, gap=0.2).schedule(chunks)
 
 

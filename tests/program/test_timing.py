@@ -15,7 +15,7 @@ from synth.program import Draft, GpuProgram, Semantics, Step, ThreadBlock, make_
 from synth.program.timing import program_time
 from synth.program.timing_image import TimedProgram, schedule_paths, timed
 from synth.schedule import BlockCosts, TimeModel, simulate_schedule
-from synth.schedule.time_model import AlphaMode
+from synth.schedule.simulate.time_model import AlphaMode
 from synth.topology import Link, Node, Topology, resolve
 from tests.strategies import topologies
 

@@ -14,8 +14,8 @@ import synth
 from synth.demand import make_demand
 from synth.errors import InvalidInputError, LimitReachedError
 from synth.schedule import Schedule, Transfer, make_schedule, simulate
-from synth.schedule.quantise import hamilton, quantise
-from synth.schedule.reroute import Rerouter
+from synth.schedule.chunks.quantise import hamilton, quantise
+from synth.schedule.chunks.reroute import Rerouter
 from synth.topology import Link, Node, Resource, Topology, resolve
 from tests.strategies import topologies
 

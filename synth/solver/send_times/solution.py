@@ -97,7 +97,7 @@ class SendTimes:
 
     def schedule(self) -> Schedule:
         """The same sends as a :class:`Schedule`, simulated in the pipelined model whatever ``alpha_mode``."""
-        from synth.schedule.steps import step_schedule
+        from synth.schedule.from_steps import step_schedule
 
         return step_schedule(self.as_steps())
 

@@ -149,7 +149,7 @@ class StepSolution:
 
     def schedule(self) -> Schedule:
         """The same sends as a :class:`Schedule` with dependencies (see :func:`synth.schedule.step_schedule`)."""
-        from synth.schedule.steps import step_schedule
+        from synth.schedule.from_steps import step_schedule
 
         return step_schedule(self)
 

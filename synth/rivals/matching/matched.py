@@ -12,14 +12,14 @@ from synth.demand.model import Demand
 from synth.errors import NotExpressibleError
 from synth.formulation.flow.network import Hop
 from synth.formulation.flow.routes import Route
-from synth.schedule.arcs import Arc, arcs_of, reversed_topology
-from synth.schedule.baseline_build import plan_of_routes
-from synth.schedule.build import reordered, transfers_of
-from synth.schedule.matching import Send, least_time, match
+from synth.rivals.baselines.build import plan_of_routes
+from synth.rivals.matching.arcs import Arc, arcs_of, reversed_topology
+from synth.rivals.matching.greedy import Send, least_time, match
+from synth.schedule.chunks.build import reordered, transfers_of
+from synth.schedule.chunks.quantise import chunk_layout
 from synth.schedule.model import Schedule
-from synth.schedule.quantise import chunk_layout
-from synth.schedule.simulate import with_times
-from synth.schedule.time_model import TimeModel
+from synth.schedule.simulate.run import with_times
+from synth.schedule.simulate.time_model import TimeModel
 from synth.solver.flow.plan import Plan
 from synth.topology.model import Topology
 

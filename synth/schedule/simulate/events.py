@@ -5,8 +5,8 @@ from __future__ import annotations
 import heapq
 from collections.abc import Sequence
 
-from synth.schedule.compiled import CompiledTransfers, Timeline, spread
-from synth.schedule.time_model import TimeModel
+from synth.schedule.simulate.compiled import CompiledTransfers, Timeline, spread
+from synth.schedule.simulate.time_model import TimeModel
 
 _HEAD, _FREE = 0, 1
 

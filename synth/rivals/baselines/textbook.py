@@ -6,11 +6,11 @@ from typing import Final
 
 from synth.demand.model import Demand
 from synth.errors import InfeasibleError, InvalidInputError, NotExpressibleError
-from synth.schedule.baseline_build import build
-from synth.schedule.baseline_kinds import KINDS, Recipe, recipes
+from synth.rivals.baselines.build import build
+from synth.rivals.baselines.kinds import KINDS, Recipe, recipes
 from synth.schedule.model import Schedule
-from synth.schedule.simulate import simulate_schedule
-from synth.schedule.time_model import TimeModel
+from synth.schedule.simulate.run import simulate_schedule
+from synth.schedule.simulate.time_model import TimeModel
 from synth.solver.flow.plan import Plan
 from synth.topology.model import Topology
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from synth.demand.model import Demand
 from synth.errors import NotExpressibleError
 from synth.formulation.flow.network import Hop, split_path
-from synth.schedule.compiled import compile_transfers
 from synth.schedule.paths import GpuPaths
-from synth.schedule.time_model import TimeModel
+from synth.schedule.simulate.compiled import compile_transfers
+from synth.schedule.simulate.time_model import TimeModel
 from synth.topology.model import Topology
 
 # Equally cheap connections of a pair that are told apart, and connections of a machine altogether.

@@ -11,7 +11,7 @@ from synth.formulation.flow.columns import Family
 from synth.formulation.flow.network import Floats
 from synth.formulation.flow.pricing import Pricer
 from synth.formulation.flow.routes import Route, link_bytes, routes_of_column
-from synth.schedule.softmax import soft_max
+from synth.schedule.chunks.softmax import soft_max
 from synth.solver.flow.plan import Plan
 
 # Passes over all chunks, and how sharply fuller resources cost more.

@@ -20,7 +20,7 @@ from synth.formulation.flow.columns import families_of
 from synth.formulation.flow.network import Hop
 from synth.formulation.flow.pricing import Pricer
 from synth.formulation.flow.routes import Route, link_bytes, routes_of_column
-from synth.schedule.time_model import TimeModel
+from synth.schedule.simulate.time_model import TimeModel
 from synth.solver.flow.plan import Plan
 
 # Rounds of pricing, and the price of a level in mean hops that a round tries.

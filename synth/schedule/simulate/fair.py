@@ -11,8 +11,8 @@ import heapq
 import numpy as np
 
 from synth.formulation.flow.network import Floats, Ints
-from synth.schedule.compiled import CompiledTransfers, Timeline, spread
-from synth.schedule.time_model import TimeModel
+from synth.schedule.simulate.compiled import CompiledTransfers, Timeline, spread
+from synth.schedule.simulate.time_model import TimeModel
 
 # A flow with less than this part of its bytes left is done: what rounding leaves.
 _NOTHING = 1e-12

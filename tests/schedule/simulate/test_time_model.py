@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 import synth
 from synth.errors import InvalidInputError
 from synth.schedule import Schedule, TimeModel, Transfer, compile_schedule, simulate_schedule
-from synth.schedule.compiled import CompiledTransfers, compile_transfers
-from synth.schedule.fair import fair_rates
-from synth.schedule.simulate import run
-from synth.schedule.time_model import AlphaMode, Sharing
+from synth.schedule.simulate.compiled import CompiledTransfers, compile_transfers
+from synth.schedule.simulate.fair import fair_rates
+from synth.schedule.simulate.run import run
+from synth.schedule.simulate.time_model import AlphaMode, Sharing
 from synth.topology import Link, Node, Resource, Topology
 from tests.strategies import topologies
 

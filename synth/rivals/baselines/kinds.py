@@ -9,7 +9,8 @@ from typing import Final
 
 from synth.demand.model import Demand
 from synth.errors import InvalidInputError
-from synth.schedule.baseline_trees import (
+from synth.rivals.baselines.rings import find_rings
+from synth.rivals.baselines.trees import (
     Edge,
     Tree,
     binary_trees,
@@ -24,7 +25,6 @@ from synth.schedule.baseline_trees import (
     ring_tree,
 )
 from synth.schedule.paths import GpuPaths, Path
-from synth.schedule.rings import find_rings
 from synth.topology.model import Topology
 
 SYMMETRIC: Final = ("allgather", "reducescatter", "allreduce")

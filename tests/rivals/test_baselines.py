@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 import synth
 from synth.errors import InvalidInputError, SynthError
+from synth.rivals.baselines.rings import find_rings
+from synth.rivals.baselines.textbook import BASELINES, baseline, baselines
 from synth.schedule import Schedule, TimeModel, simulate_schedule
-from synth.schedule.baselines import BASELINES, baseline, baselines
-from synth.schedule.bounds import plan_bound
 from synth.schedule.paths import GpuPaths
-from synth.schedule.rings import find_rings
+from synth.schedule.simulate.bounds import plan_bound
 from synth.topology import Topology, resolve
 from tests.schedule.test_schedule import check_schedule
 from tests.strategies import topologies

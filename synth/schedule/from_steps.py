@@ -11,9 +11,9 @@ import numpy as np
 from synth.demand.model import Demand
 from synth.formulation.flow.network import Hop, Network
 from synth.formulation.flow.routes import Route, link_bytes
-from synth.schedule.compiled import Timeline
 from synth.schedule.model import Schedule, Transfer
-from synth.schedule.simulate import simulate
+from synth.schedule.simulate.compiled import Timeline
+from synth.schedule.simulate.run import simulate
 from synth.solver.flow.driver import solve
 from synth.solver.flow.plan import Plan
 from synth.solver.steps.solution import StepSend, StepSolution

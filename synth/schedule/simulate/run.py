@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from synth.schedule.compiled import CompiledTransfers, Timeline, compile_transfers
-from synth.schedule.events import run_queued
-from synth.schedule.fair import run_fair
 from synth.schedule.model import Schedule, Transfer
-from synth.schedule.ordered import run_ordered
-from synth.schedule.time_model import TimeModel
+from synth.schedule.simulate.compiled import CompiledTransfers, Timeline, compile_transfers
+from synth.schedule.simulate.events import run_queued
+from synth.schedule.simulate.fair import run_fair
+from synth.schedule.simulate.ordered import run_ordered
+from synth.schedule.simulate.time_model import TimeModel
 from synth.topology.model import Topology
 
 

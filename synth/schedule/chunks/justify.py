@@ -11,12 +11,12 @@ from typing import Final
 
 import numpy as np
 
-from synth.schedule.build import reordered
-from synth.schedule.compiled import CompiledTransfers, compile_transfers
-from synth.schedule.events import run_queued
+from synth.schedule.chunks.build import reordered
 from synth.schedule.model import Schedule
-from synth.schedule.simulate import simulate_schedule, with_times
-from synth.schedule.time_model import TimeModel
+from synth.schedule.simulate.compiled import CompiledTransfers, compile_transfers
+from synth.schedule.simulate.events import run_queued
+from synth.schedule.simulate.run import simulate_schedule, with_times
+from synth.schedule.simulate.time_model import TimeModel
 
 # Rounds without gain after which it stops.
 PATIENCE: Final = 2

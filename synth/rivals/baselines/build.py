@@ -12,14 +12,14 @@ from synth.demand.model import Demand
 from synth.errors import InvalidInputError
 from synth.formulation.flow.network import Network
 from synth.formulation.flow.routes import Route, link_bytes
-from synth.schedule.baseline_kinds import Recipe
-from synth.schedule.baseline_routes import PathChooser, Stepped, in_tree, out_tree, unicast
-from synth.schedule.baseline_trees import Edge
-from synth.schedule.build import order_routes, reordered, transfers_of
+from synth.rivals.baselines.kinds import Recipe
+from synth.rivals.baselines.routes import PathChooser, Stepped, in_tree, out_tree, unicast
+from synth.rivals.baselines.trees import Edge
+from synth.schedule.chunks.build import order_routes, reordered, transfers_of
+from synth.schedule.chunks.quantise import Split, chunk_layout, hamilton
 from synth.schedule.model import Schedule, Transfer
 from synth.schedule.paths import GpuPaths
-from synth.schedule.quantise import Split, chunk_layout, hamilton
-from synth.schedule.simulate import with_times
+from synth.schedule.simulate.run import with_times
 from synth.solver.flow.certificate import certified_bound
 from synth.solver.flow.plan import Plan, SolverInfo
 from synth.topology.model import Topology

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from synth.demand.model import Demand
-from synth.schedule.baseline_kinds import Recipe
-from synth.schedule.baseline_trees import Edge
+from synth.rivals.baselines.kinds import Recipe
+from synth.rivals.baselines.trees import Edge
 from synth.schedule.paths import GpuPaths
 from synth.topology.model import Topology
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from synth.demand.model import Demand
 from synth.formulation.flow.network import Floats
-from synth.schedule.time_model import TimeModel
+from synth.schedule.simulate.time_model import TimeModel
 from synth.solver.flow.plan import Plan
 from synth.topology.model import Topology
 

@@ -15,7 +15,7 @@ from typing import Final, Literal
 import numpy as np
 
 from synth.formulation.flow.network import Floats
-from synth.schedule.arcs import Arc
+from synth.rivals.matching.arcs import Arc
 
 Rule = Literal["scarcest", "rarest", "farthest", "thrifty"]
 RULES: Final[tuple[Rule, ...]] = ("scarcest", "rarest", "farthest", "thrifty")

@@ -9,12 +9,12 @@ from typing import Final
 
 from synth.demand import Demand
 from synth.errors import InfeasibleError, InvalidInputError, NotExpressibleError
+from synth.rivals.baselines.textbook import BASELINES, baseline
+from synth.rivals.depth_priced import DepthPricer
+from synth.rivals.matching.matched import Matcher
 from synth.schedule import Schedule, TimeModel, make_schedule, simulate_schedule
-from synth.schedule.baselines import BASELINES, baseline
-from synth.schedule.depth_priced import DepthPricer
-from synth.schedule.justify import justified
-from synth.schedule.matched import Matcher
-from synth.schedule.quantise import chunk_layout
+from synth.schedule.chunks.justify import justified
+from synth.schedule.chunks.quantise import chunk_layout
 from synth.solver.flow import Plan
 from synth.topology import Topology
 
@@ -100,7 +100,7 @@ Rival = Callable[[Search], Iterator[Candidate]]
 
 
 def matchings(search: Search) -> Iterator[Candidate]:
-    """Greedy link-chunk matching (:mod:`synth.schedule.matching`): one seed for all chunk counts, all for the best."""
+    """Greedy link-chunk matching (:mod:`synth.rivals.matching.greedy`): one seed for all chunk counts, all for the best."""
     tried: list[tuple[Candidate, Matcher]] = []
     for chunks in CHUNKS:
         matcher = _matcher(search, chunks)
@@ -131,7 +131,7 @@ def _matcher(search: Search, chunks: int) -> Matcher | None:
 
 
 def libraries(search: Search) -> Iterator[Candidate]:
-    """What libraries would do (:mod:`synth.schedule.baselines`)."""
+    """What libraries would do (:mod:`synth.rivals.baselines.textbook`)."""
     for name in BASELINES:
         if search.over:
             return
@@ -148,7 +148,7 @@ def lp_schedules(search: Search) -> Iterator[Candidate]:
 
 
 def depth_priced(search: Search) -> Iterator[Candidate]:
-    """The plan's splits over trees or paths whose latency costs (:mod:`synth.schedule.depth_priced`)."""
+    """The plan's splits over trees or paths whose latency costs (:mod:`synth.rivals.depth_priced`)."""
     pricer = DepthPricer(search.plan, search.model)
 
     def plan_for(chunks: int) -> Plan:

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 import synth
 from synth.demand import make_demand
 from synth.schedule import TimeModel, make_schedule, simulate_schedule
-from synth.schedule.bounds import latency_bound, plan_bound
+from synth.schedule.simulate.bounds import latency_bound, plan_bound
 from synth.topology import resolve
-from tests.schedule.test_time_model import COLLECTIVES, models
+from tests.schedule.simulate.test_time_model import COLLECTIVES, models
 from tests.strategies import topologies
 
 

@@ -13,9 +13,9 @@ from synth.demand.model import Demand
 from synth.errors import InvalidInputError
 from synth.formulation.flow.network import Floats
 from synth.formulation.flow.routes import Route
-from synth.schedule.chunk_milp import Counts, best_counts
-from synth.schedule.reroute import Rerouter
-from synth.schedule.softmax import soft_max
+from synth.schedule.chunks.milp import Counts, best_counts
+from synth.schedule.chunks.reroute import Rerouter
+from synth.schedule.chunks.softmax import soft_max
 from synth.solver.flow.plan import Plan
 
 # Integer columns up to which the MILP is tried.

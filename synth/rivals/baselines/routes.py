@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from synth.errors import InfeasibleError
 from synth.formulation.flow.network import Hop, split_path
-from synth.schedule.baseline_trees import Edge
+from synth.rivals.baselines.trees import Edge
 from synth.schedule.paths import GpuPaths, Path
 
 Stepped = tuple[Hop, int]

@@ -10,10 +10,10 @@ from dataclasses import replace
 
 from synth.errors import LimitReachedError
 from synth.formulation.flow.routes import Route
-from synth.schedule.compiled import Timeline
+from synth.schedule.chunks.quantise import Split, integer_routes, quantise
 from synth.schedule.model import Schedule, Transfer
-from synth.schedule.quantise import Split, integer_routes, quantise
-from synth.schedule.simulate import simulate
+from synth.schedule.simulate.compiled import Timeline
+from synth.schedule.simulate.run import simulate
 from synth.solver.flow.plan import Plan
 
 # Above this many transfers only one order is tried, and consecutive chunks of a route travel together.

@@ -6,8 +6,8 @@ constant, and are convex in the size: none of the anomalies of list scheduling (
 
 from __future__ import annotations
 
-from synth.schedule.compiled import CompiledTransfers, Timeline, spread
-from synth.schedule.time_model import TimeModel
+from synth.schedule.simulate.compiled import CompiledTransfers, Timeline, spread
+from synth.schedule.simulate.time_model import TimeModel
 
 
 def run_ordered(compiled: CompiledTransfers, chunk_bytes: float, model: TimeModel) -> Timeline:

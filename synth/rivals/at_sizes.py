@@ -13,14 +13,14 @@ from typing import Final
 from synth.demand.model import Commodity, Demand, EvenPairs
 from synth.errors import InfeasibleError, InvalidInputError, LimitReachedError, NotExpressibleError
 from synth.formulation.flow.orbits import OrbitRoutes
-from synth.schedule.baseline_build import build
-from synth.schedule.baseline_kinds import KINDS, Recipe, recipes
-from synth.schedule.build import order_routes
-from synth.schedule.matched import Matcher
+from synth.rivals.baselines.build import build
+from synth.rivals.baselines.kinds import KINDS, Recipe, recipes
+from synth.rivals.matching.matched import Matcher
+from synth.rivals.shallow import shallow_recipe
+from synth.schedule.chunks.build import order_routes
+from synth.schedule.chunks.quantise import Split, integer_routes, quantise
 from synth.schedule.model import Schedule
-from synth.schedule.quantise import Split, integer_routes, quantise
-from synth.schedule.shallow import shallow_recipe
-from synth.schedule.time_model import TimeModel
+from synth.schedule.simulate.time_model import TimeModel
 from synth.solver.flow.plan import Plan
 
 #: Transfers beyond which a finer schedule is not made.
@@ -162,7 +162,7 @@ def _key(schedule: Schedule) -> tuple[object, ...]:
 
 
 def matched(instance: Instance) -> dict[str, Schedule]:
-    """The greedy link-chunk matching (:mod:`synth.schedule.matching`), where it is for the collective."""
+    """The greedy link-chunk matching (:mod:`synth.rivals.matching.greedy`), where it is for the collective."""
     out: dict[str, Schedule] = {}
     for count in EVEN_CHUNKS:
         for at in instance.plans:

@@ -1,0 +1,1 @@
+"""Rivals: everything that makes a schedule of its own."""

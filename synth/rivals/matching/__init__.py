@@ -1,0 +1,1 @@
+"""Greedy link-chunk matching on the time-expanded network."""

@@ -1,0 +1,1 @@
+"""From splits to whole chunks in an order that a runtime can follow."""

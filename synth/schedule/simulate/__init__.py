@@ -1,0 +1,1 @@
+"""The time model: what a schedule takes, and what none can beat."""
