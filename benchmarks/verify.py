@@ -16,11 +16,11 @@ import sys
 import time
 from collections.abc import Callable
 
-from synth.export import verify_file
-from synth.program.model import Draft
-from synth.program.targets import MSCCL
-from tests.export.test_runtime_parser import unchecked_xml
-from tests.program.large import allpairs_allreduce, ring_gather, rings_allreduce
+from synth.program.msccl.model import Draft
+from synth.program.msccl.targets import MSCCL
+from synth.program.msccl.xml import verify_file
+from tests.program.msccl.large import allpairs_allreduce, ring_gather, rings_allreduce
+from tests.program.msccl.xml.test_runtime_parser import unchecked_xml
 
 CASES: dict[str, Callable[[], Draft]] = {
     "ring": lambda: ring_gather(128, 11, 102),

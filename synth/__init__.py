@@ -18,7 +18,7 @@ from synth.errors import (
     SynthError,
     VerificationError,
 )
-from synth.program import Program, lower, verify
+from synth.program.msccl import Program, lower, verify
 from synth.rivals.baselines.textbook import baseline, baselines
 from synth.schedule import BlockCosts, Schedule, TimeModel, make_schedule, simulate_schedule, step_schedule
 from synth.simulation import simulate_program

@@ -12,10 +12,10 @@ from typing import Any, Literal
 from synth.demand import Demand, make_demand
 from synth.errors import InvalidInputError
 from synth.planned import Planned, result_dict
-from synth.program import Program
 from synth.program.channel_paths import ChannelPaths
+from synth.program.msccl import Program
+from synth.program.runtime import AnyProgram, Runtime, facts_of, file_of, target_names
 from synth.report import result_facts
-from synth.runtime import AnyProgram, Runtime, facts_of, file_of, target_names
 from synth.schedule import Schedule
 from synth.solver.flow import Plan, Progress
 from synth.solver.flow import solve as solve_plan

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from synth.api import Result, as_topology, solve
 from synth.demand import Demand, make_demand
 from synth.errors import InvalidInputError, LimitReachedError, NotExpressibleError
+from synth.program.runtime import AnyProgram, Runtime, target_names
 from synth.rivals.at_size import RIVALS, Candidate, Rival, Search
-from synth.runtime import AnyProgram, Runtime, target_names
 from synth.schedule import Schedule, TimeModel, make_schedule
 from synth.schedule.simulate.bounds import LatencyBound, plan_bound
 from synth.topology import Topology

@@ -161,10 +161,10 @@ def verify(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
 ) -> None:
     """Say whether a runtime accepts an MSCCL XML, and what happens then: data, races, deadlocks, unchecked hazards."""
-    from synth.export import verify_file
-    from synth.export.mscclpp_json import verify_plan
-    from synth.program import target_named
-    from synth.runtime import MSCCLPP
+    from synth.program.msccl import target_named
+    from synth.program.msccl.xml import verify_file
+    from synth.program.mscclpp.files import verify_plan
+    from synth.program.runtime import MSCCLPP
 
     if target == MSCCLPP or file.suffix == ".json":
         report = verify_plan(file)
@@ -201,7 +201,7 @@ def plot(
 @app.command()
 def targets() -> None:
     """List the runtimes that programs are written for, with their limits."""
-    from synth.program import describe_targets
+    from synth.program.msccl import describe_targets
 
     head, *rows = describe_targets()
     table = Table(*head)
@@ -226,9 +226,9 @@ def run(
 ) -> None:
     """Execute an MSCCL XML on this machine, one process per rank, and compare the numbers with numpy's result."""
     from synth.emulate import run_program
-    from synth.export import read_xml
     from synth.ground.units import parse_size, parse_time
-    from synth.program import target_named
+    from synth.program.msccl import target_named
+    from synth.program.msccl.xml import read_xml
 
     runtime = target_named(target)
     draft = read_xml(file, runtime)

@@ -58,9 +58,9 @@ def calibrate(
 
 def _points(files: list[Path], topology: str, programs: Path | None, size: str, target: str) -> list[Point]:
     from synth.calibration import points_of
-    from synth.export.foreign import read_foreign
     from synth.measurements import read_measurements
-    from synth.program import target_named
+    from synth.program.msccl import target_named
+    from synth.program.msccl.xml.foreign import read_foreign
     from synth.program.timing_image import timed
     from synth.simulation import parse_sizes
     from synth.topology import resolve

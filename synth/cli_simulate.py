@@ -54,9 +54,9 @@ def simulate(
 
     from synth.api import solve
     from synth.constants import load_constants
-    from synth.export.foreign import read_foreign
-    from synth.program import target_named
-    from synth.program.semantics import EVEN
+    from synth.program.meaning.semantics import EVEN
+    from synth.program.msccl import target_named
+    from synth.program.msccl.xml.foreign import read_foreign
     from synth.simulation import parse_sizes, simulate_program
     from synth.topology import resolve
 

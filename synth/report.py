@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from synth.ground.units import format_size, format_time
-from synth.runtime import facts_of
+from synth.program.runtime import facts_of
 from synth.solver.flow.summary import facts as plan_facts
 
 if TYPE_CHECKING:

@@ -9,10 +9,10 @@ from typing import Any
 
 from synth.demand import make_demand
 from synth.errors import InvalidInputError, VerificationError
-from synth.export.foreign import read_foreign
 from synth.ground.units import parse_size
-from synth.program import MSCCL, Draft, Program, Target
-from synth.program.semantics import EVEN, member_ranks
+from synth.program.meaning.semantics import EVEN, member_ranks
+from synth.program.msccl import MSCCL, Draft, Program, Target
+from synth.program.msccl.xml.foreign import read_foreign
 from synth.program.timing import program_time
 from synth.program.timing_image import Paths, TimedProgram, timed
 from synth.schedule.simulate.bounds import latency_bound, plan_bound

@@ -14,8 +14,8 @@ from synth.demand import make_demand
 from synth.errors import InvalidInputError, NotExpressibleError
 from synth.formulation.flow.network import Floats
 from synth.ground.units import format_size
-from synth.program import Program, target_named
-from synth.program.deadlocks import UNLIMITED
+from synth.program.msccl import Program, target_named
+from synth.program.msccl.verifying.deadlocks import UNLIMITED
 from synth.rivals.at_sizes import RIVALS, Instance, Maker, rivals
 from synth.schedule import BlockCosts, TimeModel
 from synth.schedule.ranges import Segment, choose, crossover

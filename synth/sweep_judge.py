@@ -10,12 +10,12 @@ import numpy as np
 
 from synth.errors import InvalidInputError, NotExpressibleError, VerificationError
 from synth.formulation.flow.network import Floats
-from synth.program import Draft, Target, make_draft
-from synth.program.claims import claim_of
-from synth.program.deadlocks import UNLIMITED, deadlock_free_max_bytes
-from synth.program.limits import limit_faults
-from synth.program.selection import count_rule
-from synth.program.semantics import EVEN, SHARDED
+from synth.program.meaning.claims import claim_of
+from synth.program.meaning.semantics import EVEN, SHARDED
+from synth.program.msccl import Draft, Target, make_draft
+from synth.program.msccl.limits.check import limit_faults
+from synth.program.msccl.selection import count_rule
+from synth.program.msccl.verifying.deadlocks import UNLIMITED, deadlock_free_max_bytes
 from synth.program.timing import program_time
 from synth.program.timing_image import schedule_paths, timed
 from synth.rivals.at_sizes import family_of

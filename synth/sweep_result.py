@@ -12,8 +12,8 @@ import numpy as np
 
 from synth.formulation.flow.network import Floats
 from synth.ground.units import format_size
-from synth.program import Program
-from synth.program.deadlocks import UNLIMITED
+from synth.program.msccl import Program
+from synth.program.msccl.verifying.deadlocks import UNLIMITED
 from synth.rivals.at_sizes import family_of
 from synth.rivals.baselines.kinds import PAIRS
 from synth.solver.flow import Plan

@@ -15,14 +15,14 @@ from synth import calibration
 from synth.calibration import Point, Prediction, calibrate, median_error, points_of, predict_all, ranking
 from synth.constants import load_constants, save_constants
 from synth.errors import InvalidInputError
-from synth.export.foreign import read_foreign
 from synth.measurements import Measurement, read_measurements
-from synth.program import RCCL
+from synth.program.msccl import RCCL
+from synth.program.msccl.xml.foreign import read_foreign
 from synth.program.timing import program_time
 from synth.program.timing_image import TimedProgram, timed
 from synth.schedule import BlockCosts
 from synth.topology import resolve
-from tests.program.builders import DATA
+from tests.program.msccl.builders import DATA
 
 OUTPUT = """\
 # nThread 1 nGpus 8 minBytes 1048576 maxBytes 4194304 step: 2(factor)

@@ -9,7 +9,7 @@ import pytest
 
 import synth
 from synth.errors import InvalidInputError
-from synth.export import to_xml
+from synth.program.msccl.xml import to_xml
 from synth.program.timing import program_time
 from synth.program.timing_image import timed
 from synth.schedule import BlockCosts

@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 import synth
 from synth.demand import make_demand
 from synth.errors import InvalidInputError, LimitReachedError, NotExpressibleError
+from synth.program.runtime import AnyProgram, Runtime
 from synth.rivals.at_size import RIVALS, Candidate, Rival, Search, lp_schedules
 from synth.rivals.depth_priced import DepthPricer, latency_of
-from synth.runtime import AnyProgram, Runtime
 from synth.schedule import Schedule, TimeModel, make_schedule, simulate_schedule
 from synth.schedule.chunks.build import reordered
 from synth.schedule.chunks.justify import backwards, justified

@@ -16,10 +16,10 @@ from matplotlib.figure import Figure
 
 import synth
 from synth.errors import InfeasibleError, InvalidInputError, NotExpressibleError, SynthError
-from synth.export import accepts, read_xml, verify_file
 from synth.export.plots_sweep import plot_bandwidths, plot_front
-from synth.program import Program
-from synth.program.deadlocks import UNLIMITED, hang_at
+from synth.program.msccl import Program
+from synth.program.msccl.verifying.deadlocks import UNLIMITED, hang_at
+from synth.program.msccl.xml import accepts, read_xml, verify_file
 from synth.rivals.at_sizes import Instance, Maker, family_of, plan_at, rivals
 from synth.rivals.baselines.build import build
 from synth.rivals.baselines.textbook import baseline

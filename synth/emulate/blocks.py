@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from synth.emulate.machine.job import Block, Op
-from synth.program.model import Draft, GpuProgram, Step, ThreadBlock
+from synth.program.msccl.model import Draft, GpuProgram, Step, ThreadBlock
 
 SENDING: Final = frozenset({"s", "rcs", "rrs", "rrcs"})
 RECEIVING: Final = frozenset({"r", "rcs", "rrs", "rrc", "rrcs"})

@@ -14,8 +14,8 @@ from synth.emulate.blocks import SENDING, Key, Place, connection_faults, plain_b
 from synth.emulate.collective import ALIASING, room_of, sides_of
 from synth.emulate.machine.job import Job, Ring, memory_size
 from synth.errors import InvalidInputError, VerificationError
-from synth.program.model import Draft, GpuProgram
-from synth.program.targets import Target
+from synth.program.msccl.model import Draft, GpuProgram
+from synth.program.msccl.targets import Target
 
 _ALIGN: Final = 64
 _SHOWN: Final = 20

@@ -14,9 +14,9 @@ from synth.emulate.build import Cut, cut_size
 from synth.emulate.collective import ALIASING, OPERATIONS, REDUCING, sides_of
 from synth.emulate.values import as_dtype, write_input
 from synth.errors import InvalidInputError
-from synth.program.model import Draft
-from synth.program.semantics import semantics_faults
-from synth.program.targets import Target
+from synth.program.meaning.semantics import semantics_faults
+from synth.program.msccl.model import Draft
+from synth.program.msccl.targets import Target
 
 MAX_RANKS: Final = 256
 _LONGEST_S: Final = 86_400.0

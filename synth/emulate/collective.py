@@ -1,7 +1,7 @@
 """What a collective means in real numbers: sizes of both sides, aliasing in place, and numpy's own result.
 
 Written from the definitions (nccl-tests, formats.md 1.7, and the conventions for uneven collectives that
-``synth.program.semantics`` documents), not with the verifier's code.
+``synth.program.meaning.semantics`` documents), not with the verifier's code.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from synth.errors import InvalidInputError
-from synth.program.model import Semantics
+from synth.program.msccl.model import Semantics
 
 Array = NDArray[Any]
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from synth.emulate.build import Built
 from synth.emulate.machine.job import WAITS_BLOCK, WAITS_MESSAGE, WAITS_ROOM, Block, Control
-from synth.program.model import Draft
+from synth.program.msccl.model import Draft
 
 _SHOWN: Final = 12
 _WAITS: Final = (WAITS_MESSAGE, WAITS_ROOM, WAITS_BLOCK)

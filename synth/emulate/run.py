@@ -22,8 +22,8 @@ from synth.emulate.machine.job import Control, elements_of, memory_size
 from synth.emulate.report import Connection, RunReport
 from synth.emulate.values import unwritten
 from synth.errors import InvalidInputError, LimitReachedError, VerificationError
-from synth.program.model import Draft
-from synth.program.targets import MSCCL, Target
+from synth.program.msccl.model import Draft
+from synth.program.msccl.targets import MSCCL, Target
 
 Array = NDArray[Any]
 # Per root that the result could have (None: there is no root): what every rank must end up with.

@@ -10,7 +10,7 @@ from synth.export.paths_json import dump_paths, paths_name
 from synth.export.plots import figure_files
 from synth.export.schedule_json import dump_schedule
 from synth.files.writing import write_files
-from synth.runtime import file_of
+from synth.program.runtime import file_of
 from synth.solver.flow.plan_file import dump_plan
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import Any
 from synth.export.paths_json import dump_paths, paths_name
 from synth.export.plots import figure_files
 from synth.export.schedule_json import dump_schedule
-from synth.runtime import Runtime, file_of
+from synth.program.runtime import Runtime, file_of
 from synth.schedule import Schedule
 from synth.solver.send_times.solution import SendTimes
 from synth.solver.steps.optimum import StepFrontier

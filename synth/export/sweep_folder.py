@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from synth.errors import InvalidInputError, VerificationError
-from synth.export.msccl_xml import checked_xml
 from synth.export.plots_sweep import sweep_files
-from synth.export.runtime_parser import accepts
 from synth.files.writing import write_files
+from synth.program.msccl.xml.runtime_parser import accepts
+from synth.program.msccl.xml.writer import checked_xml
 
 if TYPE_CHECKING:
     from synth.sweep_result import Sweep

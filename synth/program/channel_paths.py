@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from synth.program.lanes import lanes_of
-from synth.program.mscclpp_channels import channel_type
+from synth.program.meaning.channel_types import channel_type
+from synth.program.msccl.lowering.lanes import lanes_of
+from synth.program.msccl.targets import Target
 from synth.program.nccl_settings import merged, settings_for
-from synth.program.targets import Target
 from synth.schedule.model import Schedule, Transfer
 from synth.topology.model import Topology
 from synth.topology.paths import PathKind, link_group, path_kind

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from synth.errors import InvalidInputError, VerificationError
-from synth.program.deadlocks import hang_at
+from synth.program.msccl.verifying.deadlocks import hang_at
 from synth.program.timing_image import TimedProgram
 from synth.program.timing_run import BlockRun
 from synth.schedule.simulate.time_model import BlockCosts, TimeModel

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from synth.errors import InvalidInputError
-from synth.program.deadlocks import chunks_at
-from synth.program.image import Image, build_image
-from synth.program.lanes import lanes_of
-from synth.program.model import Draft
-from synth.program.structure import structure_faults
-from synth.program.targets import MSCCL, Protocol, Target
+from synth.program.msccl.lowering.lanes import lanes_of
+from synth.program.msccl.model import Draft
+from synth.program.msccl.targets import MSCCL, Protocol, Target
+from synth.program.msccl.verifying.deadlocks import chunks_at
+from synth.program.msccl.verifying.image import Image, build_image
+from synth.program.msccl.verifying.structure import structure_faults
 from synth.schedule.model import Schedule
 from synth.schedule.paths import GpuPaths
 from synth.schedule.simulate.compiled import CompiledTransfers, compile_transfers

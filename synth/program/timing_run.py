@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from synth.program.opcodes import STEP_ORDER
+from synth.program.msccl.opcodes import STEP_ORDER
 from synth.program.timing_image import TimedProgram
 from synth.schedule.simulate.time_model import BlockCosts, TimeModel
 

@@ -13,7 +13,7 @@ from synth.solver.flow.plan import Plan
 if TYPE_CHECKING:
     import pandas as pd
 
-    from synth.program.program import Program
+    from synth.program.msccl.program import Program
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +137,6 @@ class Schedule:
 
     def lower(self, target: str = "msccl", **options: Any) -> Program:
         """Lower to thread blocks for a target and verify (see :func:`synth.program.make_draft` for the options)."""
-        from synth.program import lower, target_named
+        from synth.program.msccl import lower, target_named
 
         return lower(self, target_named(target), **options)

@@ -6,8 +6,8 @@ from functools import cache
 from typing import Any
 
 import synth
-from synth.program.lowering import make_draft
-from synth.program.model import Draft
+from synth.program.msccl.lowering.lower import make_draft
+from synth.program.msccl.model import Draft
 from synth.schedule import Schedule, make_schedule
 
 

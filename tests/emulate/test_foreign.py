@@ -6,8 +6,8 @@ import pytest
 
 from synth.emulate import run_program
 from synth.errors import VerificationError
-from synth.export.msccl_reader import read_xml
-from tests.program.builders import DATA
+from synth.program.msccl.xml.reader import read_xml
+from tests.program.msccl.builders import DATA
 
 pytestmark = pytest.mark.skipif(not DATA.is_dir(), reason="the shared data are absent")
 

@@ -13,10 +13,10 @@ import synth
 from synth.demand import COLLECTIVES
 from synth.emulate import RunReport, run_program
 from synth.errors import InvalidInputError, LimitReachedError, VerificationError
-from synth.program import verify
-from synth.program.model import Draft, Semantics, Step, ThreadBlock
+from synth.program.msccl import verify
+from synth.program.msccl.model import Draft, Semantics, Step, ThreadBlock
 from tests.emulate.programs import program, size_of
-from tests.program.builders import (
+from tests.program.msccl.builders import (
     block,
     direct_alltoall,
     draft,

@@ -9,8 +9,8 @@ import pytest
 
 from synth.emulate import run_program
 from synth.errors import VerificationError
-from synth.program.model import Draft, Semantics, Step
-from tests.program.builders import block, draft, edit_block, edit_step, gpu, pair, ring_allgather, step
+from synth.program.msccl.model import Draft, Semantics, Step
+from tests.program.msccl.builders import block, draft, edit_block, edit_step, gpu, pair, ring_allgather, step
 
 CLAIM = Semantics("custom", 2, 16)
 SEND = step("s", ("i", 0), ("s", 0))

@@ -8,10 +8,10 @@ import pytest
 
 import synth
 from synth.emulate import run_program
-from synth.program import TARGETS, Program
-from synth.runtime import Runtime
+from synth.program.msccl import TARGETS, Program
+from synth.program.runtime import Runtime
 from tests.emulate.programs import size_of
-from tests.program.test_lowering import SMALL, STANDARD
+from tests.program.msccl.test_lowering import SMALL, STANDARD
 
 CASES = tuple(itertools.product(SMALL, STANDARD))
 

@@ -17,10 +17,10 @@ import synth
 from synth.emulate import run_program
 from synth.emulate.machine.job import Job
 from synth.errors import VerificationError
-from synth.program.model import Draft
+from synth.program.msccl.model import Draft
 from tests import places
 from tests.emulate.programs import program, size_of
-from tests.program.builders import ring_allgather, ring_allreduce, without_step
+from tests.program.msccl.builders import ring_allgather, ring_allreduce, without_step
 from tests.test_cli import run, spawn
 
 # A shell without job control starts processes with SIGINT ignored, hence the handler.
@@ -29,7 +29,7 @@ import signal
 signal.signal(signal.SIGINT, signal.default_int_handler)
 from dataclasses import replace
 from synth.emulate import run_program
-from tests.program.builders import ring_allgather
+from tests.program.msccl.builders import ring_allgather
 print("ready", flush=True)
 run_program(replace(ring_allgather(3), proto="LL"), 24 << 20, dtype="int8", timeout=300)
 print("done", flush=True)
@@ -124,7 +124,7 @@ def test_runs_from_a_thread() -> None:
 def test_job_survives_the_trip() -> None:
     from synth.emulate.build import build_job, cut_size
     from synth.emulate.values import as_dtype
-    from synth.program.targets import MSCCL
+    from synth.program.msccl.targets import MSCCL
 
     made, dtype = ring_allreduce(3), as_dtype("int32")
     job = build_job(made, cut_size(made, 24, dtype, MSCCL, None), dtype, "max", True, 5.0).job

@@ -14,7 +14,7 @@ import pytest
 import synth
 from synth.api import Result
 from synth.export.paths_json import dump_paths, paths_name
-from synth.program.mscclpp_program import MscclppProgram
+from synth.program.mscclpp.program import MscclppProgram
 from synth.program.nccl_settings import merged, settings_for
 from synth.topology import Topology, path_kind, resolve
 from tests.reference_lp import duplex, machine

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import synth
 from synth.errors import InvalidInputError, VerificationError
-from synth.program import Draft, GpuProgram, Semantics, Step, ThreadBlock, make_draft, timing
+from synth.program.msccl import Draft, GpuProgram, Semantics, Step, ThreadBlock, make_draft, timing
 from synth.program.timing import program_time
 from synth.program.timing_image import TimedProgram, schedule_paths, timed
 from synth.schedule import BlockCosts, TimeModel, simulate_schedule

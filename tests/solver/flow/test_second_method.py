@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import synth
 from synth.demand import COLLECTIVES, Demand
-from synth.export import read_xml
+from synth.program.msccl.xml import read_xml
 from synth.solver.flow import Plan, certified_bound
 from synth.topology import Link, Node, Resource, Topology
 from tests.reference_lp import (

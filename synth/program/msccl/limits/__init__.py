@@ -1,0 +1,1 @@
+"""Whether a draft fits into a runtime."""

@@ -1,0 +1,1 @@
+"""The verifier of MSCCL programs: replay on bounded FIFOs, races, contents, outputs."""

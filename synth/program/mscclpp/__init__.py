@@ -1,0 +1,1 @@
+"""MSCCL++: execution plans (JSON 0.9) of its executor."""

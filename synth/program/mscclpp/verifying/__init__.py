@@ -1,0 +1,1 @@
+"""The verifier of MSCCL++ plans: loader, hazards, simulation of two launches."""
