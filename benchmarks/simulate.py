@@ -11,12 +11,12 @@ import argparse
 import time
 
 import synth
-from synth.program.timing import program_time
-from synth.program.timing_image import timed
 from synth.schedule import BlockCosts, TimeModel, Transfer
 from synth.schedule.simulate.compiled import compile_transfers
 from synth.schedule.simulate.run import run
 from synth.schedule.simulate.time_model import Sharing
+from synth.timing.image import timed
+from synth.timing.programs import program_time
 
 QUEUES: tuple[Sharing, ...] = ("order", "fifo")
 FAIR: Sharing = "fair"

@@ -14,7 +14,7 @@ from synth.cli_support import number_text, print_table, say
 from synth.errors import InvalidInputError
 
 if TYPE_CHECKING:
-    from synth.calibration import Calibration, Point, Prediction
+    from synth.timing.calibration import Calibration, Point, Prediction
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 TargetName = Annotated[str, typer.Option(help="Runtime: msccl, msccl-executor or rccl.")]
@@ -31,9 +31,9 @@ def calibrate(
     as_json: AsJson = False,
 ) -> None:
     """Fit what thread blocks cost, per protocol, to measured times; report the error on held-out programs."""
-    from synth.calibration import calibrate as fit
-    from synth.calibration import predict_all
-    from synth.constants import save_constants
+    from synth.timing.calibration import calibrate as fit
+    from synth.timing.calibration import predict_all
+    from synth.timing.constants import save_constants
 
     points = _points(files, topology, programs, size, target)
     held = [p for p in points if holdout is not None and fnmatch.fnmatchcase(p.name, holdout)]
@@ -57,12 +57,12 @@ def calibrate(
 
 
 def _points(files: list[Path], topology: str, programs: Path | None, size: str, target: str) -> list[Point]:
-    from synth.calibration import points_of
-    from synth.measurements import read_measurements
     from synth.program.msccl import target_named
     from synth.program.msccl.xml.foreign import read_foreign
-    from synth.program.timing_image import timed
-    from synth.simulation import parse_sizes
+    from synth.timing.calibration import points_of
+    from synth.timing.image import timed
+    from synth.timing.measurements import read_measurements
+    from synth.timing.simulation import parse_sizes
     from synth.topology import resolve
 
     machine, runtime, sizes = resolve(topology), target_named(target), parse_sizes(size)
@@ -93,8 +93,8 @@ def _program_of(file: Path, programs: Path | None) -> Path | None:
 
 
 def _report(fitted: Calibration, predicted: tuple[Prediction, ...]) -> dict[str, Any]:
-    from synth.calibration import median_error, ranking
-    from synth.constants import constants_dict
+    from synth.timing.calibration import median_error, ranking
+    from synth.timing.constants import constants_dict
 
     everything = (*fitted.fitted, *predicted)
     rank = ranking(everything)

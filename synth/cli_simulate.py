@@ -53,11 +53,11 @@ def simulate(
     from dataclasses import replace
 
     from synth.api import solve
-    from synth.constants import load_constants
     from synth.program.meaning.semantics import EVEN
     from synth.program.msccl import target_named
     from synth.program.msccl.xml.foreign import read_foreign
-    from synth.simulation import parse_sizes, simulate_program
+    from synth.timing.constants import load_constants
+    from synth.timing.simulation import parse_sizes, simulate_program
     from synth.topology import resolve
 
     runtime, machine, sizes = target_named(target), resolve(topology), parse_sizes(size)

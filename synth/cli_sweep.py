@@ -45,8 +45,8 @@ def sweep(
     as_json: AsJson = False,
 ) -> None:
     """Fastest schedule at every message size, merged into few files with size ranges, against bound and baselines."""
-    from synth.constants import load_constants
     from synth.size_sweep import sweep as run
+    from synth.timing.constants import load_constants
 
     model = time_model(alpha_mode, "order", start, hop_latency, overhead)
     with _status() as report:

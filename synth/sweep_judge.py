@@ -16,14 +16,14 @@ from synth.program.msccl import Draft, Target, make_draft
 from synth.program.msccl.limits.check import limit_faults
 from synth.program.msccl.selection import count_rule
 from synth.program.msccl.verifying.deadlocks import UNLIMITED, deadlock_free_max_bytes
-from synth.program.timing import program_time
-from synth.program.timing_image import schedule_paths, timed
 from synth.rivals.at_sizes import family_of
 from synth.rivals.baselines.kinds import KINDS
 from synth.schedule import BlockCosts, Schedule, TimeModel, compile_schedule, simulate_schedule
 from synth.schedule.simulate.bounds import plan_bound
-from synth.simulation import parse_sizes, with_costs
 from synth.solver.flow import Plan
+from synth.timing.image import schedule_paths, timed
+from synth.timing.programs import program_time
+from synth.timing.simulation import parse_sizes, with_costs
 
 # Points between powers of two keep so many leading binary digits, so that buffers still divide into 2^k chunks.
 LEADING_BITS = 4

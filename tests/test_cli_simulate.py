@@ -10,10 +10,10 @@ import pytest
 import synth
 from synth.errors import InvalidInputError
 from synth.program.msccl.xml import to_xml
-from synth.program.timing import program_time
-from synth.program.timing_image import timed
 from synth.schedule import BlockCosts
-from synth.simulation import parse_sizes
+from synth.timing.image import timed
+from synth.timing.programs import program_time
+from synth.timing.simulation import parse_sizes
 from synth.topology import resolve
 from tests.test_cli import run
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from synth.errors import InvalidInputError, VerificationError
 from synth.program.msccl.verifying.deadlocks import hang_at
-from synth.program.timing_image import TimedProgram
-from synth.program.timing_run import BlockRun
 from synth.schedule.simulate.time_model import BlockCosts, TimeModel
+from synth.timing.image import TimedProgram
+from synth.timing.run import BlockRun
 
 # Loop iterations that are run before the rest may be extrapolated, and from which on an average has to do.
 FIRST_ITERATIONS = 16
@@ -52,7 +52,7 @@ def program_time(
     Parameters
     ----------
     program
-        See :func:`synth.program.timing_image.timed`.
+        See :func:`synth.timing.image.timed`.
     size_bytes
         nccl-tests size.
     costs

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from synth.program.msccl.opcodes import STEP_ORDER
-from synth.program.timing_image import TimedProgram
 from synth.schedule.simulate.time_model import BlockCosts, TimeModel
+from synth.timing.image import TimedProgram
 
 _LOCAL = tuple(STEP_ORDER.index(kind) for kind in ("cpy", "re"))
 _ADDS = tuple(STEP_ORDER.index(kind) for kind in ("re", "rrs", "rrc", "rrcs"))

@@ -13,11 +13,11 @@ from synth.ground.units import parse_size
 from synth.program.meaning.semantics import EVEN, member_ranks
 from synth.program.msccl import MSCCL, Draft, Program, Target
 from synth.program.msccl.xml.foreign import read_foreign
-from synth.program.timing import program_time
-from synth.program.timing_image import Paths, TimedProgram, timed
 from synth.schedule.simulate.bounds import latency_bound, plan_bound
 from synth.schedule.simulate.time_model import BlockCosts, TimeModel
 from synth.solver.flow import Plan
+from synth.timing.image import Paths, TimedProgram, timed
+from synth.timing.programs import program_time
 from synth.topology import Topology, resolve
 
 
@@ -89,7 +89,7 @@ def simulate_program(
     target
         Runtime whose protocol table applies (default: the program's, else msccl).
     paths
-        Links of connections (see :func:`synth.program.timing_image.schedule_paths`).
+        Links of connections (see :func:`synth.timing.image.schedule_paths`).
     reference
         A plan of the same collective, whose prices make the bound tighter.
 

@@ -11,16 +11,16 @@ from pathlib import Path
 import pytest
 
 import synth
-from synth import calibration
-from synth.calibration import Point, Prediction, calibrate, median_error, points_of, predict_all, ranking
-from synth.constants import load_constants, save_constants
 from synth.errors import InvalidInputError
-from synth.measurements import Measurement, read_measurements
 from synth.program.msccl import RCCL
 from synth.program.msccl.xml.foreign import read_foreign
-from synth.program.timing import program_time
-from synth.program.timing_image import TimedProgram, timed
 from synth.schedule import BlockCosts
+from synth.timing import calibration
+from synth.timing.calibration import Point, Prediction, calibrate, median_error, points_of, predict_all, ranking
+from synth.timing.constants import load_constants, save_constants
+from synth.timing.image import TimedProgram, timed
+from synth.timing.measurements import Measurement, read_measurements
+from synth.timing.programs import program_time
 from synth.topology import resolve
 from tests.program.msccl.builders import DATA
 

@@ -12,10 +12,10 @@ from scipy.optimize import least_squares
 
 from synth.errors import InvalidInputError, VerificationError
 from synth.formulation.flow.network import Floats
-from synth.measurements import Measurement
-from synth.program.timing import program_time
-from synth.program.timing_image import TimedProgram
 from synth.schedule.simulate.time_model import BlockCosts, TimeModel
+from synth.timing.image import TimedProgram
+from synth.timing.measurements import Measurement
+from synth.timing.programs import program_time
 
 # Units of the fitted numbers (start, latency, overhead, wait in us; copy, local in ns per KB), so that all are near 1.
 _UNITS = np.array([1e-6, 1e-6, 1e-6, 1e-6, 1e-12, 1e-12])
