@@ -6,8 +6,6 @@
 True
 """
 
-from synth.api import Result, solve, synthesize
-from synth.api_steps import send_time_optimum, step_frontier, step_optimum
 from synth.choice import Choice, fastest
 from synth.demand import COLLECTIVES, Demand, make_demand, read_matrix
 from synth.errors import (
@@ -18,6 +16,8 @@ from synth.errors import (
     SynthError,
     VerificationError,
 )
+from synth.line.api import Result, solve, synthesize
+from synth.line.steps import send_time_optimum, step_frontier, step_optimum
 from synth.program.msccl import Program, lower, verify
 from synth.rivals.baselines.textbook import baseline, baselines
 from synth.schedule import BlockCosts, Schedule, TimeModel, make_schedule, simulate_schedule, step_schedule

@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from synth.api import Result, as_topology, solve
 from synth.demand import Demand, make_demand
 from synth.errors import InvalidInputError, LimitReachedError, NotExpressibleError
+from synth.line.api import Result, as_topology, solve
 from synth.program.runtime import AnyProgram, Runtime, target_names
 from synth.rivals.at_size import RIVALS, Candidate, Rival, Search
 from synth.schedule import Schedule, TimeModel, make_schedule

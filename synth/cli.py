@@ -25,8 +25,8 @@ from synth.cli_topology import topology_app
 from synth.errors import InvalidInputError, SynthError, VerificationError
 
 if TYPE_CHECKING:
-    from synth.api import Result
-    from synth.planned import Planned
+    from synth.line.api import Result
+    from synth.line.planned import Planned
     from synth.topology import Topology
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
@@ -97,9 +97,9 @@ def solve(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
 ) -> None:
     """Split a collective over all paths, with a proof, and turn it into a verified MSCCL program."""
-    from synth.api import plan_only as only_plan
-    from synth.api import synthesize
     from synth.ground.units import parse_size, parse_time
+    from synth.line.api import plan_only as only_plan
+    from synth.line.api import synthesize
     from synth.topology.paths import parse_groups
 
     if symmetry not in ("auto", "off"):
@@ -129,7 +129,7 @@ def solve(
         }
         machine: Topology | str = topology
         if thresholds:
-            from synth.api import instance
+            from synth.line.api import instance
             from synth.study.threshold_collective import paying
 
             asked = {name: what[name] for name in ("ranks", "root", "matrix", "shards", "relay", "paths", "capacities")}
@@ -185,7 +185,7 @@ def plot(
     chunks: Annotated[int | None, typer.Option(help="Chunks per shard of the timeline.")] = None,
 ) -> None:
     """Draw a saved plan: topology with load, split bars, utilisation heat map, schedule timeline."""
-    from synth.export.plots import figure_files
+    from synth.export.plots.figures import figure_files
     from synth.files.writing import write_files
     from synth.solver.flow.plan_file import load_plan
 

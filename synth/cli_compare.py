@@ -53,7 +53,7 @@ def compare_command(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
 ) -> None:
     """Compare a collective on scale-up links alone, with PCIe and host memory, with NICs, and with all paths."""
-    from synth.export.plots_compare import compare_file
+    from synth.export.plots.compare import compare_file
     from synth.files.writing import write_files
     from synth.ground.units import parse_time
     from synth.study.multipath import compare, in_band

@@ -52,7 +52,7 @@ def simulate(
     """Time of any MSCCL program at message sizes: blocks, channels, FIFO slots, loop iterations, links."""
     from dataclasses import replace
 
-    from synth.api import solve
+    from synth.line.api import solve
     from synth.program.meaning.semantics import EVEN
     from synth.program.msccl import target_named
     from synth.program.msccl.xml.foreign import read_foreign
@@ -119,8 +119,8 @@ def baselines(
     as_json: AsJson = False,
 ) -> None:
     """What libraries' algorithms would take: ring, trees, recursive doubling, Bruck, direct, hierarchical, 2D."""
-    from synth.api import solve
     from synth.demand import make_demand
+    from synth.line.api import solve
     from synth.rivals.baselines.textbook import baselines as make
     from synth.schedule import simulate_schedule
     from synth.schedule.simulate.bounds import plan_bound

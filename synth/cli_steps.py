@@ -114,8 +114,8 @@ def _single(
     out: Path | None,
     as_json: bool,
 ) -> None:
-    from synth.api_steps import send_time_optimum, step_optimum
     from synth.export.steps_folder import solution_files
+    from synth.line.steps import send_time_optimum, step_optimum
     from synth.solver.send_times.solution import SendTimes
     from synth.solver.steps.solution import StepSolution
 
@@ -139,8 +139,8 @@ def _frontier(
     out: Path | None,
     as_json: bool,
 ) -> None:
-    from synth.api_steps import step_frontier
     from synth.export.steps_folder import frontier_files
+    from synth.line.steps import step_frontier
 
     found = step_frontier(topology, collective, size, max_steps=max_steps, max_chunks=max_chunks, **options)
     written = _write(out, lambda: frontier_files(found, target))

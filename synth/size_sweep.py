@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from synth.api import as_topology, solve
 from synth.demand import make_demand
 from synth.errors import InvalidInputError, NotExpressibleError
 from synth.formulation.flow.network import Floats
 from synth.ground.units import format_size
+from synth.line.api import as_topology, solve
 from synth.program.msccl import Program, target_named
 from synth.program.msccl.verifying.deadlocks import UNLIMITED
 from synth.rivals.at_sizes import RIVALS, Instance, Maker, rivals

@@ -239,7 +239,7 @@ def test_ctrl_c_stops_cleanly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("synth.api.synthesize", interrupted)
+    monkeypatch.setattr("synth.line.api.synthesize", interrupted)
     done = run("solve", "ring:3", "allgather", "--size", "1GB", "--out", str(tmp_path / "out"))
     assert done.returncode == 130
     assert "Traceback" not in done.stderr

@@ -9,8 +9,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter
 
-from synth.export.plots import drawn
-from synth.export.plots_style import INK, colours, label, new_axes, plain, title
+from synth.export.plots.figures import drawn
+from synth.export.plots.style import INK, colours, label, new_axes, plain, title
 from synth.formulation.flow.network import Floats
 from synth.ground.units import format_size
 from synth.rivals.at_sizes import family_of

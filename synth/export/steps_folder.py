@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from synth.export.paths_json import dump_paths, paths_name
-from synth.export.plots import figure_files
+from synth.export.plots.figures import figure_files
 from synth.export.schedule_json import dump_schedule
 from synth.program.runtime import Runtime, file_of
 from synth.schedule import Schedule

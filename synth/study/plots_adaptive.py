@@ -8,8 +8,8 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from synth.export.plots import png_bytes
-from synth.export.plots_style import INK, colours, label, new_axes, plain, title
+from synth.export.plots.figures import png_bytes
+from synth.export.plots.style import INK, colours, label, new_axes, plain, title
 from synth.formulation.flow.network import Floats
 from synth.ground.units import format_size, format_time
 from synth.study.adaptive_engine import Run

@@ -11,7 +11,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from synth.cli import main
-from synth.export.plots_compare import compare_file, plot_compare
+from synth.export.plots.compare import compare_file, plot_compare
 from synth.study.multipath import COLUMNS, compare
 
 

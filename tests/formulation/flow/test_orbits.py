@@ -10,7 +10,7 @@ import pytest
 
 import synth
 from synth.errors import InvalidInputError
-from synth.export.plots import plan_files
+from synth.export.plots.figures import plan_files
 from synth.formulation.flow import orbits
 from synth.formulation.flow.orbits import OrbitRoutes
 from synth.formulation.flow.routes import link_bytes

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from synth.api import synthesize
 from synth.demand import make_demand
 from synth.errors import InfeasibleError
+from synth.line.api import synthesize
 from synth.solver.flow import solve
 from synth.topology import Topology, import_topology
 from tests.topology.importing.samples import SAMPLES

@@ -9,7 +9,7 @@ from synth.program.runtime import facts_of
 from synth.solver.flow.summary import facts as plan_facts
 
 if TYPE_CHECKING:
-    from synth.api import Result
+    from synth.line.api import Result
 
 
 def result_facts(result: Result) -> list[tuple[str, str]]:

@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from synth.export.paths_json import dump_paths, paths_name
-from synth.export.plots import figure_files
+from synth.export.plots.figures import figure_files
 from synth.export.schedule_json import dump_schedule
 from synth.files.writing import write_files
 from synth.program.runtime import file_of
 from synth.solver.flow.plan_file import dump_plan
 
 if TYPE_CHECKING:
-    from synth.api import Result
+    from synth.line.api import Result
 
 
 def write_folder(result: Result, folder: Path) -> Result:

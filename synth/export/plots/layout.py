@@ -8,7 +8,7 @@ import re
 import networkx as nx
 import numpy as np
 
-from synth.export.plots_springs import circle, direct_layout, in_order, numbered
+from synth.export.plots.springs import circle, direct_layout, in_order, numbered
 from synth.formulation.flow.network import Floats
 from synth.topology.model import Topology
 

@@ -11,11 +11,11 @@ from typing import Any, Literal
 
 from synth.demand import Demand, make_demand
 from synth.errors import InvalidInputError
-from synth.planned import Planned, result_dict
+from synth.line.facts import result_facts
+from synth.line.planned import Planned, result_dict
 from synth.program.channel_paths import ChannelPaths
 from synth.program.msccl import Program
 from synth.program.runtime import AnyProgram, Runtime, facts_of, file_of, target_names
-from synth.report import result_facts
 from synth.schedule import Schedule
 from synth.solver.flow import Plan, Progress
 from synth.solver.flow import solve as solve_plan
@@ -98,7 +98,7 @@ class Result:
 
         All files are made before the first one appears under its name.
         """
-        from synth.export.folder import write_folder
+        from synth.line.folder import write_folder
 
         return write_folder(self, Path(folder))
 

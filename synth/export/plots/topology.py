@@ -14,8 +14,8 @@ from matplotlib.colors import Normalize
 from matplotlib.lines import Line2D
 from matplotlib.patches import Circle, FancyBboxPatch, Patch, RegularPolygon
 
-from synth.export.plots_layout import gpu_hosts, layout
-from synth.export.plots_style import (
+from synth.export.plots.layout import gpu_hosts, layout
+from synth.export.plots.style import (
     FAINT,
     axes_inches,
     colour_bar,

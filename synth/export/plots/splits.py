@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import to_rgba
 from matplotlib.patches import Patch
 
-from synth.export.plots_style import (
+from synth.export.plots.style import (
     PALETTE,
     axes_inches,
     headline,

@@ -43,7 +43,7 @@ class Planned:
 
     def write(self, folder: str | Path) -> Planned:
         """Write plan.json, summary.txt and the plan's plots; returns a result with ``files``."""
-        from synth.export.plots import plan_files
+        from synth.export.plots.figures import plan_files
         from synth.files.writing import write_files
 
         contents: dict[str, tuple[str, bytes]] = {

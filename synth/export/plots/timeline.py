@@ -12,7 +12,7 @@ from matplotlib.collections import PolyCollection
 from matplotlib.colors import BoundaryNorm, ListedColormap
 from matplotlib.lines import Line2D
 
-from synth.export.plots_style import (
+from synth.export.plots.style import (
     axes_inches,
     colour_bar,
     colours,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from synth.api import as_topology
 from synth.demand import Demand, make_demand
 from synth.formulation.send_times.model import AlphaMode
+from synth.line.api import as_topology
 from synth.solver.send_times import optimum as _send_times
 from synth.solver.send_times.solution import SendTimes
 from synth.solver.steps import optimum as _steps

@@ -25,13 +25,20 @@ from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 
 from synth.demand import make_demand
-from synth.export.plots import figure_files, overview, plot_splits, plot_timeline, plot_topology, plot_utilisation
-from synth.export.plots_layout import layout
-from synth.export.plots_splits import MOST_BARS, split_bars
-from synth.export.plots_style import label
-from synth.export.plots_timeline import MOST_ROWS, link_uses
-from synth.export.plots_topology import RADIUS, link_arcs
-from synth.export.plots_utilisation import MOST_NODES, utilisation_matrix
+from synth.export.plots.figures import (
+    figure_files,
+    overview,
+    plot_splits,
+    plot_timeline,
+    plot_topology,
+    plot_utilisation,
+)
+from synth.export.plots.layout import layout
+from synth.export.plots.splits import MOST_BARS, split_bars
+from synth.export.plots.style import label
+from synth.export.plots.timeline import MOST_ROWS, link_uses
+from synth.export.plots.topology import RADIUS, link_arcs
+from synth.export.plots.utilisation import MOST_NODES, utilisation_matrix
 from synth.schedule import Schedule, make_schedule
 from synth.solver.flow import solve
 from synth.topology import Link, Node, Resource, Topology, resolve
@@ -399,7 +406,7 @@ def sample() -> list[dict[str, str]]:
 
 SCRIPT = """
 import json, locale
-from tests.export.test_plots import sample
+from tests.export.plots.test_plots import sample
 try:
     locale.setlocale(locale.LC_ALL, "")
 except locale.Error:

@@ -15,11 +15,11 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from synth.export.plots_splits import plot_splits, split_bars
-from synth.export.plots_style import headline
-from synth.export.plots_timeline import link_uses, plot_timeline
-from synth.export.plots_topology import plot_topology
-from synth.export.plots_utilisation import plot_utilisation
+from synth.export.plots.splits import plot_splits, split_bars
+from synth.export.plots.style import headline
+from synth.export.plots.timeline import link_uses, plot_timeline
+from synth.export.plots.topology import plot_topology
+from synth.export.plots.utilisation import plot_utilisation
 from synth.schedule.model import Schedule
 from synth.solver.flow.plan import Plan
 

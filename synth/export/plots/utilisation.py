@@ -11,7 +11,7 @@ from matplotlib.collections import PatchCollection
 from matplotlib.colors import Colormap, Normalize
 from matplotlib.patches import Rectangle
 
-from synth.export.plots_style import (
+from synth.export.plots.style import (
     axes_inches,
     colour_bar,
     headline,

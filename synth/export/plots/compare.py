@@ -9,8 +9,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.patches import Patch
 
-from synth.export.plots import drawn
-from synth.export.plots_style import INK, PALETTE, label, legend_below, legible, new_axes, plain, title
+from synth.export.plots.figures import drawn
+from synth.export.plots.style import INK, PALETTE, label, legend_below, legible, new_axes, plain, title
 from synth.ground.units import format_size
 
 if TYPE_CHECKING:

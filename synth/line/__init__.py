@@ -1,0 +1,1 @@
+"""The whole line: instance -> plan, schedule, verified program, files."""
