@@ -6,7 +6,8 @@
 True
 """
 
-from synth.choice import Choice, fastest
+from synth.choice.fastest import Choice, fastest
+from synth.choice.sweep.sweep import Sweep, sweep
 from synth.demand import COLLECTIVES, Demand, make_demand, read_matrix
 from synth.errors import (
     InfeasibleError,
@@ -21,7 +22,6 @@ from synth.line.steps import send_time_optimum, step_frontier, step_optimum
 from synth.program.msccl import Program, lower, verify
 from synth.rivals.baselines.textbook import baseline, baselines
 from synth.schedule import BlockCosts, Schedule, TimeModel, make_schedule, simulate_schedule, step_schedule
-from synth.size_sweep import Sweep, sweep
 from synth.solver.flow import Plan
 from synth.study.multipath import compare
 from synth.timing.simulation import simulate_program

@@ -62,7 +62,7 @@ def fastest(
     as_json: AsJson = False,
 ) -> None:
     """The fastest schedule at a size: matching, LP with and without a price on depth, and libraries' algorithms."""
-    from synth.choice import fastest as search
+    from synth.choice.fastest import fastest as search
 
     model = time_model(alpha_mode, "order", start, hop_latency, overhead)
     with candidates() as progress:

@@ -15,7 +15,7 @@ from synth.cli_simulate import Alpha, time_model
 from synth.cli_support import number_text, parse_ranks, print_table, say
 
 if TYPE_CHECKING:
-    from synth.sweep_result import Sweep
+    from synth.choice.sweep.result import Sweep
 
 
 def sweep(
@@ -45,7 +45,7 @@ def sweep(
     as_json: AsJson = False,
 ) -> None:
     """Fastest schedule at every message size, merged into few files with size ranges, against bound and baselines."""
-    from synth.size_sweep import sweep as run
+    from synth.choice.sweep.sweep import sweep as run
     from synth.timing.constants import load_constants
 
     model = time_model(alpha_mode, "order", start, hop_latency, overhead)
@@ -70,7 +70,7 @@ def sweep(
     if out is not None:
         found = found.write(out)
     if csv is not None:
-        from synth.export.sweep_folder import table_csv
+        from synth.choice.sweep.folder import table_csv
         from synth.files.writing import write_text
 
         write_text(csv, table_csv(found))

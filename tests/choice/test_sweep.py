@@ -15,8 +15,10 @@ from hypothesis import strategies as st
 from matplotlib.figure import Figure
 
 import synth
+from synth.choice.sweep.judge import sweep_sizes
+from synth.choice.sweep.plots import plot_bandwidths, plot_front
+from synth.choice.sweep.sweep import Sweep
 from synth.errors import InfeasibleError, InvalidInputError, NotExpressibleError, SynthError
-from synth.export.plots_sweep import plot_bandwidths, plot_front
 from synth.program.msccl import Program
 from synth.program.msccl.verifying.deadlocks import UNLIMITED, hang_at
 from synth.program.msccl.xml import accepts, read_xml, verify_file
@@ -27,8 +29,6 @@ from synth.rivals.shallow import shallow_recipe
 from synth.schedule import BlockCosts, Schedule, TimeModel, make_schedule
 from synth.schedule.simulate.bounds import plan_bound
 from synth.schedule.simulate.time_model import AlphaMode
-from synth.size_sweep import Sweep
-from synth.sweep_judge import sweep_sizes
 from synth.topology import Topology, resolve
 from tests.schedule.test_schedule import check_schedule
 from tests.strategies import topologies

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from synth.choice.sweep.ranges import Segment, choose, crossover
 from synth.errors import InvalidInputError
 from synth.formulation.flow.network import Floats
-from synth.schedule.ranges import Segment, choose, crossover
 
 SIZES = [1 << k for k in range(10, 21)]
 

@@ -17,7 +17,7 @@ from synth.rivals.at_sizes import family_of
 from synth.rivals.baselines.kinds import KINDS
 
 if TYPE_CHECKING:
-    from synth.sweep_result import Sweep
+    from synth.choice.sweep.result import Sweep
 
 #: Points of the Pareto front this close (relative) share one label.
 CLOSE = 0.06

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from synth.choice.sweep.judge import Candidate, Judge
 from synth.formulation.flow.network import Floats
 from synth.ground.units import format_size
 from synth.program.msccl import Program
@@ -18,7 +19,6 @@ from synth.rivals.at_sizes import family_of
 from synth.rivals.baselines.kinds import PAIRS
 from synth.solver.flow import Plan
 from synth.solver.flow.summary import aligned
-from synth.sweep_judge import Candidate, Judge
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -216,7 +216,7 @@ class Sweep:
         InvalidInputError
             When that folder holds other files, which would be loaded too.
         """
-        from synth.export.sweep_folder import write_sweep
+        from synth.choice.sweep.folder import write_sweep
 
         return write_sweep(self, Path(folder))
 

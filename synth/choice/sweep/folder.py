@@ -7,14 +7,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from synth.choice.sweep.plots import sweep_files
 from synth.errors import InvalidInputError, VerificationError
-from synth.export.plots_sweep import sweep_files
 from synth.files.writing import write_files
 from synth.program.msccl.xml.runtime_parser import accepts
 from synth.program.msccl.xml.writer import checked_xml
 
 if TYPE_CHECKING:
-    from synth.sweep_result import Sweep
+    from synth.choice.sweep.result import Sweep
 
 
 def write_sweep(sweep: Sweep, folder: Path) -> Sweep:

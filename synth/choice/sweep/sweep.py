@@ -9,6 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from synth.choice.sweep.judge import Candidate, Judge, sweep_sizes, times_of
+from synth.choice.sweep.ranges import Segment, choose, crossover
+from synth.choice.sweep.result import SizeRange, Sweep
 from synth.demand import make_demand
 from synth.errors import InvalidInputError, NotExpressibleError
 from synth.formulation.flow.network import Floats
@@ -18,9 +21,6 @@ from synth.program.msccl import Program, target_named
 from synth.program.msccl.verifying.deadlocks import UNLIMITED
 from synth.rivals.at_sizes import RIVALS, Instance, Maker, rivals
 from synth.schedule import BlockCosts, TimeModel
-from synth.schedule.ranges import Segment, choose, crossover
-from synth.sweep_judge import Candidate, Judge, sweep_sizes, times_of
-from synth.sweep_result import SizeRange, Sweep
 from synth.topology import Topology
 
 __all__ = ["SizeRange", "Sweep", "sweep"]
@@ -53,7 +53,7 @@ def sweep(
     topology, collective, ranks, root
         Instance, as for :func:`synth.solve`, which also takes ``options``.
     sizes, points_per_octave
-        ``"1KiB:4GiB"``, a list, or numbers of bytes (see :func:`synth.sweep_judge.sweep_sizes`).
+        ``"1KiB:4GiB"``, a list, or numbers of bytes (see :func:`synth.choice.sweep.judge.sweep_sizes`).
     target, inplace
         Runtime (msccl, msccl-executor or rccl) and kind of call.
     most_files

@@ -1,0 +1,1 @@
+"""Choices among schedules: a contest at one size, and one at every size."""

@@ -1,0 +1,1 @@
+"""Every message size: winners merged into few files with size ranges."""
