@@ -23,7 +23,7 @@ from synth.program.msccl import Program, lower, verify
 from synth.rivals.baselines.textbook import baseline, baselines
 from synth.schedule import BlockCosts, Schedule, TimeModel, make_schedule, simulate_schedule, step_schedule
 from synth.solver.flow import Plan
-from synth.study.multipath import compare
+from synth.study.multipath.gains import compare
 from synth.timing.simulation import simulate_program
 from synth.topology import Link, Node, Resource, Topology, builtin, builtin_names, load_topology, resolve
 

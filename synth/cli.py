@@ -130,7 +130,7 @@ def solve(
         machine: Topology | str = topology
         if thresholds:
             from synth.line.api import instance
-            from synth.study.threshold_collective import paying
+            from synth.study.threshold.collectives import paying
 
             asked = {name: what[name] for name in ("ranks", "root", "matrix", "shards", "relay", "paths", "capacities")}
             machine = paying(*instance(topology, collective, size, **asked), what["time_limit"])

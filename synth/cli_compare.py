@@ -56,7 +56,7 @@ def compare_command(
     from synth.export.plots.compare import compare_file
     from synth.files.writing import write_files
     from synth.ground.units import parse_time
-    from synth.study.multipath import compare, in_band
+    from synth.study.multipath.gains import compare, in_band
 
     topology, collective = _what(what, catalogue)
     limits = None if band is None else _band(band)
@@ -138,7 +138,7 @@ def _gain(value: float) -> str:
 
 
 def _shares(row: dict[Any, Any]) -> str:
-    from synth.study.shares import KINDS
+    from synth.study.multipath.shares import KINDS
 
     parts = ((kind, row[f"share_{kind}"]) for kind in KINDS)
     return ", ".join(f"{kind} {100 * share:.1f} %" for kind, share in parts if share > 5e-4)

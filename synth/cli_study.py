@@ -69,7 +69,7 @@ def adaptive(
         )
     written: list[Path] = []
     if out is not None:
-        from synth.study.plots_adaptive import adaptive_files
+        from synth.study.adaptive.plots import adaptive_files
 
         written = write_files(out, adaptive_files(compared))
     say(compared.to_dict() if as_json else "\n".join([compared.summary(), *map(str, written)]))
@@ -120,7 +120,7 @@ def threshold(
             save_topology(topology_for(machine, found, asked), save)
             lines.append(str(save))
     if out is not None:
-        from synth.study.plots_adaptive import threshold_files
+        from synth.study.adaptive.plots import threshold_files
 
         lines += map(str, write_files(out, threshold_files(found)))
     say(answer if as_json else "\n".join(lines))

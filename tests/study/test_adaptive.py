@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from synth.errors import InvalidInputError
 from synth.study import Change, Comparison, PathSet, Run, compare_splits, drift
-from synth.study.adaptive_engine import Arrival
-from synth.study.adaptive_fluid import fluid_time
-from synth.study.adaptive_policies import whole_chunks
-from synth.study.capacity import make_trace
+from synth.study.adaptive.capacity import make_trace
+from synth.study.adaptive.engine import Arrival
+from synth.study.adaptive.fluid import fluid_time
+from synth.study.adaptive.policies import whole_chunks
 from tests.study.machines import h800_paths, parallel, transfers
 from tests.study.stepper import step_adaptive
 

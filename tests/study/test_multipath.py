@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 import synth
 from synth.demand import make_demand
 from synth.errors import InfeasibleError, InvalidInputError
-from synth.study.multipath import COLUMNS, SCENARIOS, compare, in_band, ranks_text
-from synth.study.shares import KINDS, kind_shares
+from synth.study.multipath.gains import COLUMNS, SCENARIOS, compare, in_band, ranks_text
+from synth.study.multipath.shares import KINDS, kind_shares
 from synth.topology import Topology, catalogue, resolve, select_paths
 from synth.topology.box.build import build_topology
 from synth.topology.box.hardware import exactly
@@ -197,7 +197,7 @@ def test_paths_that_cannot_be_told_apart_are_said() -> None:
 
 def test_catalogue_with_its_rented_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     few = {name: catalogue()[name] for name in ("b200-box", "mi300x-box")}
-    monkeypatch.setattr("synth.study.multipath.catalogue", lambda: few)
+    monkeypatch.setattr("synth.study.multipath.gains.catalogue", lambda: few)
     said: list[str] = []
     table = compare(None, "allgather", "1 GB", capacities="achievable", progress=said.append)
     assert table.groupby(["machine", "ranks", "relay"], sort=False).ngroups == 4

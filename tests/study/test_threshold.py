@@ -24,7 +24,7 @@ from synth.study import (
     topology_for,
 )
 from synth.study.sharing import best_rates
-from synth.study.threshold_collective import route_latency
+from synth.study.threshold.collectives import route_latency
 from synth.topology import resolve
 from tests.study.machines import H800, h800_paths, parallel
 

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 from synth.cli import main
 from synth.export.plots.compare import compare_file, plot_compare
-from synth.study.multipath import COLUMNS, compare
+from synth.study.multipath.gains import COLUMNS, compare
 
 
 def run(*arguments: object) -> int:

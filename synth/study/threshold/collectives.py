@@ -10,7 +10,7 @@ from synth.errors import InfeasibleError
 from synth.formulation.flow.routes import Route
 from synth.solver.flow import Plan, solve
 from synth.study.paths import link_classes
-from synth.study.threshold import Option, Thresholds, opening_costs, thresholds
+from synth.study.threshold.pairs import Option, Thresholds, opening_costs, thresholds
 from synth.topology.model import Resource, Topology
 
 #: Classes of links, in order of preference.

@@ -11,7 +11,7 @@ from synth.errors import InfeasibleError, InvalidInputError, LimitReachedError
 from synth.schedule.simulate.run import simulate_schedule
 from synth.schedule.simulate.time_model import Sharing, TimeModel
 from synth.solver.flow import Plan, solve
-from synth.study.shares import KINDS, kind_shares
+from synth.study.multipath.shares import KINDS, kind_shares
 from synth.topology import Topology, catalogue, rented, resolve, select_paths
 from synth.topology.paths import PATH_GROUPS, PathGroup
 

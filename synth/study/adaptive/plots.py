@@ -12,9 +12,9 @@ from synth.export.plots.figures import png_bytes
 from synth.export.plots.style import INK, colours, label, new_axes, plain, title
 from synth.formulation.flow.network import Floats
 from synth.ground.units import format_size, format_time
-from synth.study.adaptive_engine import Run
-from synth.study.adaptive_report import ADAPTIVE, Comparison
-from synth.study.threshold import Thresholds
+from synth.study.adaptive.engine import Run
+from synth.study.adaptive.report import ADAPTIVE, Comparison
+from synth.study.threshold.pairs import Thresholds
 
 #: Points of a curve over time or size.
 POINTS = 400

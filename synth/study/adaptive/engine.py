@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from synth.errors import InfeasibleError
 from synth.formulation.flow.network import Floats
-from synth.study.capacity import Trace
+from synth.study.adaptive.capacity import Trace
 from synth.study.paths import PathSet
 from synth.study.sharing import shared_rates
 

@@ -11,9 +11,9 @@ import numpy as np
 from synth.formulation.flow.network import Floats
 from synth.ground.units import format_size, format_time
 from synth.solver.flow.summary import aligned, html_table
-from synth.study.adaptive_engine import Run
-from synth.study.adaptive_fluid import fluid_time
-from synth.study.capacity import Trace
+from synth.study.adaptive.capacity import Trace
+from synth.study.adaptive.engine import Run
+from synth.study.adaptive.fluid import fluid_time
 from synth.study.paths import PathSet
 from synth.study.sharing import best_rates
 

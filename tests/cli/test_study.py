@@ -12,7 +12,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from synth.study import Change, Comparison, compare_splits, pair_thresholds
-from synth.study.plots_adaptive import (
+from synth.study.adaptive.plots import (
     adaptive_files,
     binned_rates,
     lost_bytes,

@@ -14,10 +14,10 @@ import numpy.typing as npt
 
 from synth.errors import InvalidInputError
 from synth.ground.units import parse_size
-from synth.study.adaptive_engine import Policy, simulate
-from synth.study.adaptive_policies import Adaptive, FixedSplit, ResolvedSplit
-from synth.study.adaptive_report import ADAPTIVE, ALONE, EQUAL, RESOLVED, STATIC, Comparison
-from synth.study.capacity import Change, make_trace
+from synth.study.adaptive.capacity import Change, make_trace
+from synth.study.adaptive.engine import Policy, simulate
+from synth.study.adaptive.policies import Adaptive, FixedSplit, ResolvedSplit
+from synth.study.adaptive.report import ADAPTIVE, ALONE, EQUAL, RESOLVED, STATIC, Comparison
 from synth.study.paths import PathSet
 from synth.study.sharing import best_rates
 

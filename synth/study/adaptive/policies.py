@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from synth.formulation.flow.network import Floats
-from synth.study.adaptive_engine import Lane
+from synth.study.adaptive.engine import Lane
 from synth.study.paths import PathSet
 from synth.study.sharing import best_rates
 

@@ -1,0 +1,1 @@
+"""Splits that adapt while capacities change."""

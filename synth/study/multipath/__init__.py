@@ -1,0 +1,1 @@
+"""What each kind of path adds to a collective."""

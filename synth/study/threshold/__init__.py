@@ -1,0 +1,1 @@
+"""From which size on an extra path pays."""
