@@ -1,6 +1,6 @@
 """``python -m synth``."""
 
-from synth.cli import main
+from synth.cli.app import main
 
 if __name__ == "__main__":
     main()

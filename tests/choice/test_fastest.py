@@ -29,9 +29,9 @@ from synth.schedule.simulate.compiled import compile_transfers
 from synth.schedule.simulate.events import run_queued
 from synth.schedule.simulate.run import with_times
 from synth.topology import Link, Node, Topology
+from tests.cli.test_solve import run
 from tests.schedule.test_schedule import check_schedule
 from tests.strategies import topologies
-from tests.test_cli import run
 
 RING = "ring:4,bandwidth=25 GB/s,latency=0.7 us"
 COLLECTIVES = ("allgather", "reducescatter", "allreduce", "alltoall", "broadcast", "reduce", "gather", "sendrecv")

@@ -30,9 +30,9 @@ from synth.schedule import BlockCosts, Schedule, TimeModel, make_schedule
 from synth.schedule.simulate.bounds import plan_bound
 from synth.schedule.simulate.time_model import AlphaMode
 from synth.topology import Topology, resolve
+from tests.cli.test_solve import run
 from tests.schedule.test_schedule import check_schedule
 from tests.strategies import topologies
-from tests.test_cli import run
 
 RING = "ring:4,bandwidth=25 GB/s,latency=1 us"
 

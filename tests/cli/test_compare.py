@@ -10,7 +10,7 @@ import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from synth.cli import main
+from synth.cli.app import main
 from synth.export.plots.compare import compare_file, plot_compare
 from synth.study.multipath.gains import COLUMNS, compare
 

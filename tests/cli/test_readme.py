@@ -11,7 +11,7 @@ import pytest
 from matplotlib import pyplot as plt
 
 from tests import places
-from tests.test_cli import run
+from tests.cli.test_solve import run
 
 ROOT = places.ROOT
 

@@ -22,8 +22,8 @@ from synth.study.adaptive.plots import (
     plot_thresholds,
 )
 from synth.topology import resolve
+from tests.cli.test_solve import run
 from tests.study.machines import H800, h800_paths
-from tests.test_cli import run
 
 DROP = ["study", "adaptive", str(H800), "--size", "200MB", "--drop", "nv0:fwd@50%=0.5"]
 

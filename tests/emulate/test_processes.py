@@ -19,9 +19,9 @@ from synth.emulate.machine.job import Job
 from synth.errors import VerificationError
 from synth.program.msccl.model import Draft
 from tests import places
+from tests.cli.test_solve import run, spawn
 from tests.emulate.programs import program, size_of
 from tests.program.msccl.builders import ring_allgather, ring_allreduce, without_step
-from tests.test_cli import run, spawn
 
 # A shell without job control starts processes with SIGINT ignored, hence the handler.
 SCRIPT = """

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import synth
-from synth.cli import main
+from synth.cli.app import main
 from synth.demand import read_matrix
 from synth.solver.flow import Progress
 from synth.topology import import_simai_text, load_topology

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from synth.cli import main
+from synth.cli.app import main
 from synth.topology import load_topology
 from tests.topology.importing.samples import SAMPLES
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from synth import cli
+from synth.cli import app as cli
 from synth.program.msccl.program import Program
 from synth.program.msccl.targets import MSCCL_EXECUTOR, RCCL
 from synth.program.msccl.xml import to_xml

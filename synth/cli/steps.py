@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 import typer
 from rich.console import Console
 
-from synth.cli_support import matrix_from, parse_ranks, say
+from synth.cli.support import matrix_from, parse_ranks, say
 from synth.errors import InvalidInputError
 
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from synth.cli_calibrate import AsJson, TargetName, calibrate
-from synth.cli_support import number_text, print_table, say
+from synth.cli.calibrate import AsJson, TargetName, calibrate
+from synth.cli.support import number_text, print_table, say
 from synth.errors import InvalidInputError
 
 if TYPE_CHECKING:

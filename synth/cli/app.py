@@ -14,14 +14,14 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from synth.cli_compare import compare_command
-from synth.cli_fastest import register as register_fastest
-from synth.cli_simulate import register
-from synth.cli_steps import steps
-from synth.cli_study import study_app
-from synth.cli_support import matrix_from, parse_ranks, progress, say, shortened, write_lp_file
-from synth.cli_sweep import sweep
-from synth.cli_topology import topology_app
+from synth.cli.compare import compare_command
+from synth.cli.fastest import register as register_fastest
+from synth.cli.simulate import register
+from synth.cli.steps import steps
+from synth.cli.study import study_app
+from synth.cli.support import matrix_from, parse_ranks, progress, say, shortened, write_lp_file
+from synth.cli.sweep import sweep
+from synth.cli.topology import topology_app
 from synth.errors import InvalidInputError, SynthError, VerificationError
 
 if TYPE_CHECKING:

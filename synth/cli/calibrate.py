@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from synth.cli_support import number_text, print_table, say
+from synth.cli.support import number_text, print_table, say
 from synth.errors import InvalidInputError
 
 if TYPE_CHECKING:

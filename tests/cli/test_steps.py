@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.test_cli import FILES, run
+from tests.cli.test_solve import FILES, run
 
 
 def test_frontier_as_json() -> None:

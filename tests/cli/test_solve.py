@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 import synth
-from synth.cli import main
-from synth.cli_support import parse_ranks
+from synth.cli.app import main
+from synth.cli.support import parse_ranks
 from synth.errors import InvalidInputError
 
 FILES = {

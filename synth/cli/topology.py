@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from synth.cli_support import say
+from synth.cli.support import say
 
 topology_app = typer.Typer(no_args_is_help=True, help="List, show, check and import topologies.")
 

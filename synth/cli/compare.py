@@ -14,7 +14,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from synth.cli_support import parse_ranks, say
+from synth.cli.support import parse_ranks, say
 from synth.errors import InvalidInputError
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from synth.timing.image import timed
 from synth.timing.programs import program_time
 from synth.timing.simulation import parse_sizes
 from synth.topology import resolve
-from tests.test_cli import run
+from tests.cli.test_solve import run
 
 MESH = "fullmesh:4,bandwidth=25 GB/s,latency=1 us"
 

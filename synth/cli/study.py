@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from synth.cli_support import parse_ranks, say
+from synth.cli.support import parse_ranks, say
 from synth.errors import InvalidInputError
 
 if TYPE_CHECKING:

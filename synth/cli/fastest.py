@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from synth.cli_calibrate import AsJson, TargetName
-from synth.cli_simulate import Alpha, time_model
-from synth.cli_support import number_text, print_table, say
+from synth.cli.calibrate import AsJson, TargetName
+from synth.cli.simulate import Alpha, time_model
+from synth.cli.support import number_text, print_table, say
 
 if TYPE_CHECKING:
     from synth.rivals.at_size import Candidate
