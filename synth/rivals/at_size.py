@@ -100,7 +100,7 @@ Rival = Callable[[Search], Iterator[Candidate]]
 
 
 def matchings(search: Search) -> Iterator[Candidate]:
-    """Greedy link-chunk matching (:mod:`synth.rivals.matching.greedy`): one seed for all chunk counts, all for the best."""
+    """Greedy matching (:mod:`synth.rivals.matching.greedy`): one seed for all chunk counts, all for the best."""
     tried: list[tuple[Candidate, Matcher]] = []
     for chunks in CHUNKS:
         matcher = _matcher(search, chunks)

@@ -9,7 +9,7 @@ import pytest
 
 import synth
 from synth.errors import InvalidInputError
-from synth.program.msccl.xml import to_xml
+from synth.program.msccl.xml import read_xml, to_xml
 from synth.schedule import BlockCosts
 from synth.timing.image import timed
 from synth.timing.programs import program_time
@@ -60,7 +60,7 @@ def test_simulate(xml: Path) -> None:
 
 
 def test_calibrate_then_simulate(xml: Path, tmp_path: Path) -> None:
-    program = timed(synth.export.read_xml(xml), resolve(MESH))
+    program = timed(read_xml(xml), resolve(MESH))
     costs = BlockCosts(5e-6, 1e-6, 0.5e-6, 0.0, 20e9, 20e9)
     sizes = [1 << k for k in range(14, 27, 2)]
     rows = [f"{size},{program_time(program, size, costs).seconds * 1e6}" for size in sizes]

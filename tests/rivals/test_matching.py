@@ -16,6 +16,7 @@ from synth.rivals.matching.arcs import Arc, arcs_of
 from synth.rivals.matching.greedy import RULES, least_time, match
 from synth.rivals.matching.matched import Matcher
 from synth.schedule import Schedule, TimeModel, simulate_schedule
+from synth.schedule.simulate.bounds import plan_bound
 from synth.topology import Link, Node, Topology, resolve
 from tests.schedule.test_schedule import check_schedule
 from tests.strategies import topologies
@@ -126,7 +127,7 @@ def test_schedules_are_complete_above_the_bound_and_verify(
     schedule = Matcher.make(topology, demand, chunks, model, plan).schedule(seed)
     assert schedule is not None
     check_schedule(schedule)
-    bound = synth.schedule.simulate.bounds.plan_bound(plan, None, model).seconds
+    bound = plan_bound(plan, None, model).seconds
     assert bound <= simulate_schedule(schedule, None, model).end * (1 + 1e-9)
     assert schedule.lower().report.ok
 

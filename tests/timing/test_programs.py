@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 import synth
 from synth.errors import InvalidInputError, VerificationError
-from synth.program.msccl import Draft, GpuProgram, Semantics, Step, ThreadBlock, make_draft, timing
+from synth.program.msccl import Draft, GpuProgram, Semantics, Step, ThreadBlock, make_draft
 from synth.schedule import BlockCosts, TimeModel, simulate_schedule
 from synth.schedule.simulate.time_model import AlphaMode
+from synth.timing import programs as timing
 from synth.timing.image import TimedProgram, schedule_paths, timed
 from synth.timing.programs import program_time
 from synth.topology import Link, Node, Topology, resolve

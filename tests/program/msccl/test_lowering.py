@@ -14,7 +14,7 @@ import synth
 from synth.demand import COLLECTIVES
 from synth.errors import InvalidInputError, NotExpressibleError
 from synth.program.meaning.semantics import IN_PLACE
-from synth.program.msccl import MSCCL, TARGETS, Step, lower, make_draft, verify
+from synth.program.msccl import MSCCL, TARGETS, Draft, Step, Target, lower, make_draft, verify
 from synth.program.msccl.xml import read_xml, to_xml
 from synth.program.runtime import Runtime
 from synth.topology import Topology
@@ -177,9 +177,7 @@ def test_every_xml_target(name: str, collective: str) -> None:
 
 @given(topologies(min_gpus=3, max_gpus=6), st.sampled_from(STANDARD), st.integers(1, 6), st.sampled_from(TARGETS))
 @settings(max_examples=30, deadline=None, derandomize=True)
-def test_random_topologies_on_every_target(
-    topology: Topology, collective: str, chunks: int, target: synth.program.Target
-) -> None:
+def test_random_topologies_on_every_target(topology: Topology, collective: str, chunks: int, target: Target) -> None:
     schedule = synth.solve(topology, collective, 1e6).schedule(chunks)
     for inplace in (False, True) if collective != "alltoall" else (False,):
         assert lower(schedule, target, inplace=inplace).report.ok
@@ -191,7 +189,7 @@ def test_finer_chunks_give_way_to_the_limits() -> None:
     fine, _ = Runtime("msccl", {}).fitted(plan, None, 0.02, None)
     coarse, draft = Runtime("rccl", {"max_channels": 2}).fitted(plan, None, 0.02, None)
     assert coarse.chunks_per_shard <= fine.chunks_per_shard
-    assert isinstance(draft, synth.program.Draft)
+    assert isinstance(draft, Draft)
     assert draft.nchannels <= 2
 
 
@@ -228,7 +226,7 @@ def test_active_range_covers_the_size() -> None:
     assert lower(synth.solve("ring:4", "allgather", 2.0**30).schedule(1)).draft.max_bytes == 2**31
 
 
-def mutated(draft: synth.program.Draft, data: st.DataObject) -> synth.program.Draft:
+def mutated(draft: Draft, data: st.DataObject) -> Draft:
     """One step of a random block dropped, or one of its fields changed."""
     places = [
         (g, b, k)
