@@ -9,6 +9,7 @@ True
 from synth.choice.fastest import Choice, fastest
 from synth.choice.sweep.sweep import Sweep, sweep
 from synth.demand import COLLECTIVES, Demand, make_demand, read_matrix
+from synth.demand.instance import Instance, make_instance
 from synth.errors import (
     InfeasibleError,
     InvalidInputError,
@@ -17,8 +18,10 @@ from synth.errors import (
     SynthError,
     VerificationError,
 )
-from synth.line.api import Result, solve, synthesize
+from synth.export.result import Result
+from synth.line.api import solve, synthesize
 from synth.line.steps import send_time_optimum, step_frontier, step_optimum
+from synth.program.meaning.lowering_options import Lowering
 from synth.program.msccl import Program, lower, verify
 from synth.rivals.baselines.textbook import baseline, baselines
 from synth.schedule import BlockCosts, Schedule, TimeModel, make_schedule, simulate_schedule, step_schedule
@@ -33,9 +36,11 @@ __all__ = [
     "Choice",
     "Demand",
     "InfeasibleError",
+    "Instance",
     "InvalidInputError",
     "LimitReachedError",
     "Link",
+    "Lowering",
     "Node",
     "NotExpressibleError",
     "Plan",
@@ -57,6 +62,7 @@ __all__ = [
     "load_topology",
     "lower",
     "make_demand",
+    "make_instance",
     "make_schedule",
     "read_matrix",
     "resolve",

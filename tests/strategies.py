@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import strategies as st
 
 from synth.topology import Link, Node, Resource, Topology
-from synth.topology.model import LINK_KINDS
+from synth.topology.elements import LINK_KINDS
 
 #: Awkward on purpose: blanks, quotes, numbers, a colon, other scripts.
 _NAMES = ("a-b", "a_b", "a b", "10", "2", "it's", "g:fwd", "GPU 7", "é", "节点", 'say "x"')

@@ -6,15 +6,17 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
-from synth.demand import Demand, make_demand
+from synth.demand import Demand
+from synth.demand.instance import Given, Instance, make_instance
 from synth.errors import InvalidInputError, LimitReachedError, NotExpressibleError
-from synth.line.api import Result, as_topology, solve
-from synth.program.runtime import AnyProgram, Runtime, target_names
+from synth.export.result import Result
+from synth.program.runtime import AnyProgram, Runtime, runtime_named
 from synth.rivals.at_size import RIVALS, Candidate, Rival, Search
 from synth.schedule import Schedule, TimeModel, make_schedule
 from synth.schedule.simulate.bounds import LatencyBound, plan_bound
+from synth.solver.flow import solve
 from synth.topology import Topology
 
 if TYPE_CHECKING:
@@ -37,6 +39,8 @@ class Choice:
         The candidates, fastest first.
     program
         The verified program; None without a target.
+    runtime
+        The target.
     refused
         Why faster candidates were not taken.
     timings
@@ -47,6 +51,7 @@ class Choice:
     bound: LatencyBound
     rivals: tuple[Candidate, ...]
     program: AnyProgram | None
+    runtime: Runtime | None = None
     refused: tuple[str, ...] = ()
     timings: Mapping[str, float] = field(default_factory=dict, compare=False)
 
@@ -91,9 +96,9 @@ class Choice:
         InvalidInputError
             When no target was asked for.
         """
-        if self.program is None:
+        if self.program is None or self.runtime is None:
             raise InvalidInputError("there is no program: ask for a target")
-        return Result(self.schedule.plan, self.schedule, self.program, self.timings)
+        return Result(self.schedule.plan, self.schedule, self.program, self.timings, runtime=self.runtime)
 
     def to_dict(self) -> dict[str, Any]:
         """The ``synth-fastest/1`` object of the CLI's ``--json``."""
@@ -114,8 +119,8 @@ class Choice:
 
 
 def fastest(
-    topology: Topology | str,
-    collective: str | Demand,
+    topology: Topology | str | Instance,
+    collective: str | Demand | None = None,
     size: float | str | None = None,
     *,
     model: TimeModel | None = None,
@@ -124,14 +129,14 @@ def fastest(
     target: str | None = "msccl",
     rivals: Sequence[Rival] = RIVALS,
     progress: Callable[[Candidate], None] | None = None,
-    **options: Any,
+    **given: Unpack[Given],
 ) -> Choice:
     """Fastest schedule that any rival finds at a size.
 
     Parameters
     ----------
     topology, collective, size
-        As for :func:`synth.solve`; ``options`` are those of :func:`synth.demand.make_demand`.
+        As for :func:`synth.solve`, which explains what else may be ``given``.
     model
         Time model that judges; default: the topology's latencies, pipelined.
     time_limit
@@ -165,23 +170,21 @@ def fastest(
         raise InvalidInputError(f"seeds {seeds!r} must be a whole number, 1 or more")
     if not (math.isfinite(time_limit) and time_limit >= 0):
         raise InvalidInputError(f"time limit {time_limit!r} s must be a finite number, 0 or more")
-    if target is not None and target not in target_names():
-        raise InvalidInputError(f"unknown target {target!r}: use one of {', '.join(target_names())}")
-    began, machine, judge = time.monotonic(), as_topology(topology), model or TimeModel()
-    if not isinstance(collective, Demand):
-        collective = make_demand(machine, collective, size, **options)
-    plan = solve(machine, collective, time_limit=time_limit)
+    runtime = None if target is None else runtime_named(target)
+    began, judge = time.monotonic(), model or TimeModel()
+    asked = make_instance(topology, collective, size, **given)
+    plan = solve(asked.topology, asked.demand, time_limit=time_limit)
     bound = plan_bound(plan, None, judge)
     timings = {"solve": time.monotonic() - began}
-    if collective.empty:
+    if asked.demand.empty:
         found = [Candidate("nothing to do", 0.0, make_schedule(plan))]
     else:
-        search = Search(machine, collective, plan, judge, int(seeds), bound.seconds, 0.0)
+        search = Search(asked.topology, asked.demand, plan, judge, int(seeds), bound.seconds, 0.0)
         found = _compete(search, rivals, began + time_limit, timings, progress)
     lowering = time.monotonic()
-    winner, program, refused = _expressible(found, target)
+    winner, program, refused = _expressible(found, runtime)
     timings |= {"lower": time.monotonic() - lowering, "total": time.monotonic() - began}
-    return Choice(winner, bound, tuple(found), program, tuple(refused), timings)
+    return Choice(winner, bound, tuple(found), program, runtime, tuple(refused), timings)
 
 
 def _compete(
@@ -206,14 +209,14 @@ def _compete(
     return sorted(found, key=lambda c: (float(f"{c.seconds:.9e}"), len(c.schedule.transfers), c.rival))
 
 
-def _expressible(found: Sequence[Candidate], target: str | None) -> tuple[Candidate, AnyProgram | None, list[str]]:
+def _expressible(found: Sequence[Candidate], runtime: Runtime | None) -> tuple[Candidate, AnyProgram | None, list[str]]:
     """The first candidate that the target can express, its program, and why those before it were refused."""
-    if target is None:
+    if runtime is None:
         return found[0], None, []
-    runtime, refused = Runtime(target, {}), list[str]()
+    refused = list[str]()
     for candidate in found:
         try:
-            return candidate, runtime.lowered(candidate.schedule), refused
+            return candidate, runtime.program(runtime.draft(candidate.schedule)), refused
         except NotExpressibleError as error:
             chunks = candidate.schedule.chunks_per_shard
             refused.append(f"{candidate.rival} with {chunks} chunks per shard: {error.faults[0]}")

@@ -25,8 +25,7 @@ from synth.cli.topology import topology_app
 from synth.errors import InvalidInputError, SynthError, VerificationError
 
 if TYPE_CHECKING:
-    from synth.line.api import Result
-    from synth.line.planned import Planned
+    from synth.export.result import Planned, Result
     from synth.topology import Topology
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
@@ -129,11 +128,12 @@ def solve(
         }
         machine: Topology | str = topology
         if thresholds:
-            from synth.line.api import instance
+            from synth.demand.instance import Given, make_instance
             from synth.study.threshold.collectives import paying
 
-            asked = {name: what[name] for name in ("ranks", "root", "matrix", "shards", "relay", "paths", "capacities")}
-            machine = paying(*instance(topology, collective, size, **asked), what["time_limit"])
+            given: Any = {name: what[name] for name in Given.__optional_keys__}
+            asked = make_instance(topology, collective, size, **given)
+            machine = paying(asked.topology, asked.demand, what["time_limit"])
             what |= {"paths": None, "capacities": None}
         result: Result | Planned
         if plan_only:

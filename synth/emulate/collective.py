@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from synth.errors import InvalidInputError
-from synth.program.msccl.model import Semantics
+from synth.program.meaning.semantics import Semantics
 
 Array = NDArray[Any]
 

@@ -13,7 +13,7 @@ import highspy
 import numpy as np
 import numpy.typing as npt
 
-from synth.formulation.flow.network import Floats, Ints
+from synth.ground.arrays import Floats, Ints
 
 INFINITE = 1e30
 

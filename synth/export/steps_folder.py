@@ -8,7 +8,7 @@ from typing import Any
 from synth.export.paths_json import dump_paths, paths_name
 from synth.export.plots.figures import figure_files
 from synth.export.schedule_json import dump_schedule
-from synth.program.runtime import Runtime, file_of
+from synth.program.runtime import runtime_named
 from synth.schedule import Schedule
 from synth.solver.send_times.solution import SendTimes
 from synth.solver.steps.optimum import StepFrontier
@@ -45,8 +45,8 @@ def frontier_files(frontier: StepFrontier, target: str) -> dict[str, bytes]:
 
 def _program_files(schedule: Schedule, target: str, before: str = "") -> dict[str, bytes]:
     """The verified program, and which path each of its channels stands for; ``before`` stands before both names."""
-    runtime = Runtime(target, {})
-    kind, text = file_of(runtime.program(runtime.draft(schedule)))
+    runtime = runtime_named(target)
+    kind, text = runtime.file(runtime.program(runtime.draft(schedule)))
     name = before + kind
     return {name: text.encode(), paths_name(name): dump_paths(runtime.paths(schedule), name).encode()}
 

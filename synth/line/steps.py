@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from synth.demand import Demand, make_demand
+from synth.demand import Demand
+from synth.demand.instance import Given, Instance, make_instance
 from synth.formulation.send_times.model import AlphaMode
-from synth.line.api import as_topology
 from synth.solver.send_times import optimum as _send_times
 from synth.solver.send_times.solution import SendTimes
 from synth.solver.steps import optimum as _steps
@@ -19,20 +19,20 @@ DEFAULT_SIZE = 1e9
 
 
 def _instance(
-    topology: Topology | str, collective: str | Demand, size: float | str | None, options: dict[str, Any]
-) -> tuple[Topology, Demand]:
-    """Topology and demand; takes what describes the demand out of the options."""
-    machine = as_topology(topology)
-    given = {name: options.pop(name) for name in ("ranks", "root", "matrix", "shards") if name in options}
-    if isinstance(collective, Demand):
-        return machine, collective
-    known = given.get("matrix") is not None or given.get("shards") is not None
-    return machine, make_demand(machine, collective, DEFAULT_SIZE if size is None and not known else size, **given)
+    topology: Topology | str | Instance,
+    collective: str | Demand | None,
+    size: float | str | None,
+    options: dict[str, Any],
+) -> tuple[Instance, dict[str, Any]]:
+    """The instance, and the options that are the solver's."""
+    given = {name: value for name, value in options.items() if name in Given.__optional_keys__}
+    rest = {name: value for name, value in options.items() if name not in given}
+    return make_instance(topology, collective, size, default_size=DEFAULT_SIZE, **given), rest
 
 
 def step_optimum(
-    topology: Topology | str,
-    collective: str | Demand,
+    topology: Topology | str | Instance,
+    collective: str | Demand | None = None,
     size: float | str | None = None,
     *,
     chunks: int = 1,
@@ -61,13 +61,13 @@ def step_optimum(
     >>> found.chunks, found.steps, found.rounds, found.status
     (6, 3, 7, 'optimal')
     """
-    machine, demand = _instance(topology, collective, size, options)
-    return _steps.step_optimum(machine, demand, chunks=chunks, steps=steps, rounds=rounds, **options)
+    asked, rest = _instance(topology, collective, size, options)
+    return _steps.step_optimum(asked.topology, asked.demand, chunks=chunks, steps=steps, rounds=rounds, **rest)
 
 
 def step_frontier(
-    topology: Topology | str,
-    collective: str | Demand,
+    topology: Topology | str | Instance,
+    collective: str | Demand | None = None,
     size: float | str | None = None,
     *,
     max_steps: int | None = None,
@@ -83,13 +83,13 @@ def step_frontier(
     >>> [(p.chunks, p.steps, p.rounds) for p in frontier.points]
     [(1, 2, 2), (2, 2, 3)]
     """
-    machine, demand = _instance(topology, collective, size, options)
-    return _steps.step_frontier(machine, demand, max_steps=max_steps, max_chunks=max_chunks, **options)
+    asked, rest = _instance(topology, collective, size, options)
+    return _steps.step_frontier(asked.topology, asked.demand, max_steps=max_steps, max_chunks=max_chunks, **rest)
 
 
 def send_time_optimum(
-    topology: Topology | str,
-    collective: str | Demand,
+    topology: Topology | str | Instance,
+    collective: str | Demand | None = None,
     size: float | str | None = None,
     *,
     chunks: int = 1,
@@ -101,5 +101,5 @@ def send_time_optimum(
     Options: ranks, root, matrix, shards, and time_limit, engine, progress (see
     :func:`synth.solver.send_times.optimum.send_time_optimum`).
     """
-    machine, demand = _instance(topology, collective, size, options)
-    return _send_times.send_time_optimum(machine, demand, chunks=chunks, alpha_mode=alpha_mode, **options)
+    asked, rest = _instance(topology, collective, size, options)
+    return _send_times.send_time_optimum(asked.topology, asked.demand, chunks=chunks, alpha_mode=alpha_mode, **rest)

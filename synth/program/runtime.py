@@ -2,110 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final, Protocol
 
 from synth.errors import InvalidInputError, NotExpressibleError
 from synth.program.channel_paths import ChannelPaths, mscclpp_paths, xml_paths
 from synth.program.fit import fit
-from synth.program.msccl import TARGETS, Draft, Program, Report, Target, make_draft, target_named
+from synth.program.meaning.lowering_options import DEFAULT, Lowering
+from synth.program.meaning.report import Report
+from synth.program.meaning.semantics import Semantics
+from synth.program.msccl import TARGETS, Draft, Program, Target, make_draft, target_named
 from synth.program.msccl.limits.check import limit_faults
-from synth.program.msccl.model import Semantics
 from synth.program.msccl.selection import count_rule
 from synth.program.msccl.verifying.deadlocks import safe_max_bytes
+from synth.program.msccl.xml.writer import checked_xml
+from synth.program.mscclpp.files import checked_json
 from synth.program.mscclpp.lowering.lower import make_mscclpp_draft
 from synth.program.mscclpp.model import MscclppDraft, MscclppLimits
 from synth.program.mscclpp.program import MscclppProgram
 from synth.schedule import Schedule
 from synth.solver.flow import Plan
 
-MSCCLPP = "mscclpp"
+MSCCLPP: Final = "mscclpp"
 AnyDraft = Draft | MscclppDraft
 AnyProgram = Program | MscclppProgram
-
-
-def target_names() -> tuple[str, ...]:
-    """Names of all targets."""
-    return (*(target.name for target in TARGETS), MSCCLPP)
-
-
-@dataclass(frozen=True)
-class Runtime:
-    """One target with the options of its lowering.
-
-    Attributes
-    ----------
-    name
-        One of :func:`target_names`.
-    options
-        See :func:`synth.program.make_draft`, and ``sms``, the blocks that the GPU can hold at once; ``mscclpp`` knows
-        inplace, name, max_bytes, instances and sms.
-    """
-
-    name: str
-    options: Mapping[str, Any]
-
-    @property
-    def target(self) -> Target:
-        """Limits of an XML runtime, on the GPU that is asked."""
-        target, sms = target_named(self.name), self.options.get("sms")
-        return target if sms is None else target.on_gpu(sms)
-
-    def fitted(
-        self, plan: Plan, chunks: int | None, max_loss: float, max_steps: int | None
-    ) -> tuple[Schedule, AnyDraft]:
-        """Schedule and draft within the runtime's limits (see :func:`synth.program.fit`)."""
-        return fit(plan, self._draft_of(), chunks=chunks, max_loss=max_loss, max_steps=max_steps)
-
-    def draft(self, schedule: Schedule) -> AnyDraft:
-        """Draft of a schedule as it is; NotExpressibleError when it does not fit into the runtime's limits."""
-        return self._draft_of()(schedule)
-
-    def _draft_of(self) -> Callable[[Schedule], AnyDraft]:
-        if self.name == MSCCLPP:
-            return self._mscclpp_draft
-        return self._xml_draft
-
-    def _xml_draft(self, schedule: Schedule) -> Draft:
-        options = {key: value for key, value in self.options.items() if key != "sms"}
-        draft = make_draft(schedule, self.target, **options)
-        faults = limit_faults(draft, self.target)
-        if faults:
-            raise NotExpressibleError(faults)
-        # Larger messages are cut into more pieces, which is where a program can start to hang.
-        safe = safe_max_bytes(draft, self.target, draft.max_bytes)
-        return draft if safe is None or safe >= draft.max_bytes else replace(draft, max_bytes=safe)
-
-    def _mscclpp_draft(self, schedule: Schedule) -> MscclppDraft:
-        options = {k: v for k, v in self.options.items() if k not in ("protocol", "min_bytes", "sms")}
-        options["limits"] = self._mscclpp_limits
-        if options.pop("max_channels", None) is not None:
-            raise InvalidInputError("mscclpp has no channels to limit: leave --max-channels out")
-        if self.options.get("protocol", "Simple") != "Simple":
-            raise InvalidInputError(f"protocol {self.options['protocol']!r}: mscclpp plans are written for Simple")
-        return make_mscclpp_draft(schedule, **options)
-
-    @property
-    def _mscclpp_limits(self) -> MscclppLimits:
-        sms = self.options.get("sms")
-        return MscclppLimits() if sms is None else MscclppLimits(max_blocks=sms)
-
-    def lowered(self, schedule: Schedule) -> AnyProgram:
-        """The verified program of a schedule as it is; NotExpressibleError when it breaks a limit."""
-        return self.program(self._draft_of()(schedule))
-
-    def paths(self, schedule: Schedule) -> ChannelPaths:
-        """Which path each channel of the schedule's program stands for."""
-        if self.name == MSCCLPP:
-            return mscclpp_paths(schedule)
-        return xml_paths(schedule, self.target, self.options.get("instances", 1))
-
-    def program(self, draft: AnyDraft) -> AnyProgram:
-        """The verified program of a draft."""
-        if isinstance(draft, MscclppDraft):
-            return MscclppProgram(draft, self._mscclpp_limits)
-        return Program(draft, self.target)
 
 
 @dataclass(frozen=True)
@@ -134,31 +55,159 @@ class Facts:
     counts: str
 
 
-def facts_of(program: AnyProgram) -> Facts:
-    """Facts of a verified program."""
-    report = program.report
-    if isinstance(program, MscclppProgram):
-        draft = program.draft
+class Runtime(Protocol):
+    """One target with the options of its lowering."""
+
+    @property
+    def name(self) -> str:
+        """Name of the target."""
+
+    @property
+    def options(self) -> Lowering:
+        """How programs are made."""
+
+    def draft(self, schedule: Schedule) -> AnyDraft:
+        """Draft of a schedule as it is; NotExpressibleError when it does not fit into the runtime's limits."""
+
+    def program(self, draft: Any) -> AnyProgram:
+        """The verified program of a draft of this runtime."""
+
+    def paths(self, schedule: Schedule) -> ChannelPaths:
+        """Which path each channel of the schedule's program stands for."""
+
+    def facts(self, program: Any) -> Facts:
+        """Facts of a verified program of this runtime."""
+
+    def file(self, program: Any) -> tuple[str, str]:
+        """Name and text of the file that the runtime loads, read back and compared with the program."""
+
+
+@dataclass(frozen=True)
+class XmlRuntime:
+    """A runtime that loads MSCCL XML."""
+
+    target: Target
+    options: Lowering = DEFAULT
+
+    @property
+    def name(self) -> str:
+        """Name of the target."""
+        return self.target.name
+
+    def draft(self, schedule: Schedule) -> Draft:
+        """See :class:`Runtime`."""
+        draft = make_draft(schedule, self.target, self.options)
+        faults = limit_faults(draft, self.target)
+        if faults:
+            raise NotExpressibleError(faults)
+        # Larger messages are cut into more pieces, which is where a program can start to hang.
+        safe = safe_max_bytes(draft, self.target, draft.max_bytes)
+        return draft if safe is None or safe >= draft.max_bytes else replace(draft, max_bytes=safe)
+
+    def program(self, draft: Draft) -> Program:
+        """See :class:`Runtime`."""
+        return Program(draft, self.target)
+
+    def paths(self, schedule: Schedule) -> ChannelPaths:
+        """See :class:`Runtime`."""
+        return xml_paths(schedule, self.target, self.options.instances)
+
+    def facts(self, program: Program) -> Facts:
+        """See :class:`Runtime`."""
+        draft, report = program.draft, program.report
+        size = f"{report.blocks} thread blocks, {report.steps} steps, {draft.nchannels} channels"
+        return Facts(self.name, report, draft.min_bytes, draft.max_bytes, size, _counts(draft.semantics))
+
+    def file(self, program: Program) -> tuple[str, str]:
+        """See :class:`Runtime`."""
+        return "msccl.xml", checked_xml(program)
+
+
+@dataclass(frozen=True)
+class MscclppRuntime:
+    """The MSCCL++ executor, which loads JSON plans."""
+
+    options: Lowering = DEFAULT
+    name: str = MSCCLPP
+
+    @property
+    def limits(self) -> MscclppLimits:
+        """Limits of the executor on the GPU that is asked."""
+        return MscclppLimits() if self.options.sms is None else MscclppLimits(max_blocks=self.options.sms)
+
+    def draft(self, schedule: Schedule) -> MscclppDraft:
+        """See :class:`Runtime`; channels and protocols other than Simple are not mscclpp's."""
+        asked = self.options
+        if asked.max_channels is not None:
+            raise InvalidInputError("mscclpp has no channels to limit: leave --max-channels out")
+        if asked.protocol != "Simple":
+            raise InvalidInputError(f"protocol {asked.protocol!r}: mscclpp plans are written for Simple")
+        return make_mscclpp_draft(
+            schedule,
+            inplace=asked.inplace,
+            name=asked.name,
+            max_bytes=asked.max_bytes,
+            instances=asked.instances,
+            limits=self.limits,
+        )
+
+    def program(self, draft: MscclppDraft) -> MscclppProgram:
+        """See :class:`Runtime`."""
+        return MscclppProgram(draft, self.limits)
+
+    def paths(self, schedule: Schedule) -> ChannelPaths:
+        """See :class:`Runtime`."""
+        return mscclpp_paths(schedule)
+
+    def facts(self, program: MscclppProgram) -> Facts:
+        """See :class:`Runtime`."""
+        draft, report = program.draft, program.report
         size = f"{report.blocks} thread blocks, {report.steps} operations"
         counts = f"buffers cut into {max(gpu.output_chunks for gpu in draft.gpus)} chunks of whole 16-byte units"
-        return Facts(MSCCLPP, report, draft.min_message_size, draft.max_message_size, size, counts)
-    xml = program.draft
-    size = f"{report.blocks} thread blocks, {report.steps} steps, {xml.nchannels} channels"
-    return Facts(program.target.name, report, xml.min_bytes, xml.max_bytes, size, _counts(xml.semantics))
+        return Facts(self.name, report, draft.min_message_size, draft.max_message_size, size, counts)
+
+    def file(self, program: MscclppProgram) -> tuple[str, str]:
+        """See :class:`Runtime`."""
+        return "mscclpp.json", checked_json(program)
+
+
+def target_names() -> tuple[str, ...]:
+    """Names of all targets."""
+    return (*(target.name for target in TARGETS), MSCCLPP)
+
+
+def runtime_named(name: str, options: Lowering | Mapping[str, Any] | None = None) -> Runtime:
+    """Return the runtime of a target.
+
+    Parameters
+    ----------
+    name
+        One of :func:`target_names`.
+    options
+        A :class:`Lowering`, or its fields by name.
+
+    Raises
+    ------
+    InvalidInputError
+        On an unknown target or a misspelt option.
+    """
+    asked = Lowering.of(options)
+    if name == MSCCLPP:
+        return MscclppRuntime(asked)
+    if name not in target_names():
+        raise InvalidInputError(f"unknown target {name!r}: use one of {', '.join(target_names())}")
+    target = target_named(name)
+    return XmlRuntime(target if asked.sms is None else target.on_gpu(asked.sms), asked)
+
+
+def fitted(
+    runtime: Runtime, plan: Plan, chunks: int | None, max_loss: float, max_steps: int | None
+) -> tuple[Schedule, AnyDraft]:
+    """Schedule and draft of a plan within the runtime's limits (see :func:`synth.program.fit.fit`)."""
+    return fit(plan, runtime.draft, chunks=chunks, max_loss=max_loss, max_steps=max_steps)
 
 
 def _counts(claim: Semantics) -> str:
     rule = count_rule(claim)
     older = "" if rule.older == rule.multiple else f" (older runtimes: {rule.older})"
     return f"element count a multiple of {rule.multiple}{older}"
-
-
-def file_of(program: AnyProgram) -> tuple[str, str]:
-    """Name and text of the file that the runtime loads, read back and compared with the program."""
-    if isinstance(program, MscclppProgram):
-        from synth.program.mscclpp.files import checked_json
-
-        return "mscclpp.json", checked_json(program)
-    from synth.program.msccl.xml.writer import checked_xml
-
-    return "msccl.xml", checked_xml(program)

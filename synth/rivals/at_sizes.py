@@ -33,7 +33,7 @@ SLACK: Final = (0, 1)
 
 
 @dataclass(frozen=True, slots=True)
-class Instance:
+class Anchored:
     """What rivals are made for.
 
     Attributes
@@ -53,7 +53,7 @@ class Instance:
         return [plan_at(self.plan, size) for size in self.sizes]
 
 
-Maker = Callable[[Instance], Mapping[str, Schedule]]
+Maker = Callable[[Anchored], Mapping[str, Schedule]]
 """Named schedules for an instance; none where there are none."""
 
 
@@ -76,7 +76,7 @@ def scaled_demand(demand: Demand, factor: float) -> Demand:
     return replace(demand, size_bytes=demand.size_bytes * factor, commodities=items, local=local)
 
 
-def planned(instance: Instance) -> dict[str, Schedule]:
+def planned(instance: Anchored) -> dict[str, Schedule]:
     """The plan in few chunks, in as many as its splits need, and in finer ones, each ordered for each size."""
     out: dict[str, Schedule] = {}
     plan = instance.plan
@@ -109,7 +109,7 @@ def _transfers(plan: Plan, split: Split) -> int:
     return sum(n * len(route.hops) for route, n in integer_routes(plan, split))
 
 
-def shallow(instance: Instance) -> dict[str, Schedule]:
+def shallow(instance: Anchored) -> dict[str, Schedule]:
     """Trees that are no deeper than they must be, or one hop deeper."""
     out: dict[str, Schedule] = {}
     for slack in SLACK:
@@ -120,7 +120,7 @@ def shallow(instance: Instance) -> dict[str, Schedule]:
     return out
 
 
-def libraries(instance: Instance) -> dict[str, Schedule]:
+def libraries(instance: Anchored) -> dict[str, Schedule]:
     """Every baseline in every form, at a few chunk counts."""
     out: dict[str, Schedule] = {}
     for name in KINDS:
@@ -133,7 +133,7 @@ def libraries(instance: Instance) -> dict[str, Schedule]:
     return out
 
 
-def _pieces(out: dict[str, Schedule], instance: Instance, name: str, recipe: Recipe) -> None:
+def _pieces(out: dict[str, Schedule], instance: Anchored, name: str, recipe: Recipe) -> None:
     """A recipe at rising chunk counts, until there are too many transfers."""
     whole = {recipe.variants * pieces for pieces in EVEN_CHUNKS}
     counts = sorted(n for n in whole.union(EVEN_CHUNKS) if n >= recipe.variants)
@@ -161,7 +161,7 @@ def _key(schedule: Schedule) -> tuple[object, ...]:
     return schedule.transfers, schedule.messages, schedule.shard_chunks
 
 
-def matched(instance: Instance) -> dict[str, Schedule]:
+def matched(instance: Anchored) -> dict[str, Schedule]:
     """The greedy link-chunk matching (:mod:`synth.rivals.matching.greedy`), where it is for the collective."""
     out: dict[str, Schedule] = {}
     for count in EVEN_CHUNKS:
@@ -187,7 +187,7 @@ def family_of(name: str) -> str:
     return name.rpartition("-k")[0] or name
 
 
-def rivals(instance: Instance, makers: Sequence[Maker] = RIVALS) -> dict[str, Schedule]:
+def rivals(instance: Anchored, makers: Sequence[Maker] = RIVALS) -> dict[str, Schedule]:
     """Schedules of all makers by name; the maker's order decides among equals.
 
     Raises

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from synth.formulation.flow.routes import Route
+from synth.ground.onward import onward
 from synth.solver.flow.plan import Plan
 
 if TYPE_CHECKING:
@@ -136,7 +137,6 @@ class Schedule:
         )
 
     def lower(self, target: str = "msccl", **options: Any) -> Program:
-        """Lower to thread blocks for a target and verify (see :func:`synth.program.make_draft` for the options)."""
-        from synth.program.msccl import lower, target_named
-
-        return lower(self, target_named(target), **options)
+        """Lower to thread blocks for a target and verify (see :func:`synth.program.msccl.lower`)."""
+        program: Program = onward("Schedule.lower")(self, target, **options)
+        return program

@@ -12,8 +12,10 @@ import networkx as nx
 import numpy as np
 
 from synth.errors import InfeasibleError, InvalidInputError
-from synth.formulation.flow.network import Floats, Network
-from synth.topology.model import Link, Topology
+from synth.formulation.flow.network import Network
+from synth.ground.arrays import Floats
+from synth.topology.elements import Link
+from synth.topology.model import Topology
 
 #: Kinds of paths, the scale-up network's first. The order breaks ties everywhere.
 PATH_KINDS = ("direct", "switch", "relay", "pcie", "host", "nic")

@@ -8,7 +8,7 @@ import pulp
 
 from synth.engine.highs import clean_stdout
 from synth.errors import LimitReachedError
-from synth.formulation.flow.network import Floats
+from synth.ground.arrays import Floats
 
 
 def split_model(uses: Floats, capacity: Floats, scale: float) -> pulp.LpProblem:

@@ -11,7 +11,7 @@ import numpy as np
 from scipy.optimize import least_squares
 
 from synth.errors import InvalidInputError, VerificationError
-from synth.formulation.flow.network import Floats
+from synth.ground.arrays import Floats
 from synth.schedule.simulate.time_model import BlockCosts, TimeModel
 from synth.timing.image import TimedProgram
 from synth.timing.measurements import Measurement

@@ -7,20 +7,34 @@ written by a function that is handed in.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-from synth.topology.model import LINK_KINDS, NODE_KINDS
-
-if TYPE_CHECKING:
-    from synth.topology.model import Link, Node, Resource, Topology
+from synth.topology.elements import LINK_KINDS, NODE_KINDS, Link, Node, Resource
 
 #: Section ("nodes", "links", "resources"), position in it and field to the text that says where that is.
 Where = Callable[[str, int, str], str]
 
 
-def model_faults(topology: Topology) -> list[str]:
+class Elements(Protocol):
+    """A topology whose fields are set; it need not have passed any check."""
+
+    @property
+    def name(self) -> str: ...  # noqa: D102
+    @property
+    def nodes(self) -> Sequence[Node]: ...  # noqa: D102
+    @property
+    def links(self) -> Sequence[Link]: ...  # noqa: D102
+    @property
+    def resources(self) -> Sequence[Resource]: ...  # noqa: D102
+    @property
+    def source(self) -> str: ...  # noqa: D102
+    @property
+    def symmetry(self) -> Sequence[tuple[tuple[str, str], ...]]: ...  # noqa: D102
+
+
+def model_faults(topology: Elements) -> list[str]:
     """Every fault of a topology, as messages for a person; an empty list if there is none.
 
     Parameters
@@ -83,7 +97,7 @@ def end_faults(src: str, dst: str, known: Collection[str], place: Callable[[str]
         yield f"{place('dst')}: {dst!r} is also the src; a link joins two different nodes"
 
 
-def _text_faults(topology: Topology) -> Iterator[str]:
+def _text_faults(topology: Elements) -> Iterator[str]:
     """Texts that no file can hold, and a topology without ranks."""
     for field, text in (("name", topology.name), ("source", topology.source)):
         if any("\ud800" <= char <= "\udfff" for char in text):

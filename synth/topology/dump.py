@@ -8,8 +8,9 @@ from pathlib import Path
 
 from synth.files.writing import write_text
 from synth.ground.units import exact_bandwidth, exact_time
+from synth.topology.elements import Link, Node, Resource
 from synth.topology.file import FORMAT
-from synth.topology.model import Link, Node, Resource, Topology
+from synth.topology.model import Topology
 
 
 def dump_topology(topology: Topology) -> str:

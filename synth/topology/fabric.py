@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from synth.errors import InvalidInputError
-from synth.topology.model import Link, Node, Resource, Topology
+from synth.topology.elements import Link, Node, Resource
+from synth.topology.model import Topology
 from synth.topology.shapes import both_ways
 
 Fabric = Literal["switch", "rail"]

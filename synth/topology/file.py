@@ -17,7 +17,8 @@ from synth.files.faults import entry_name, validate
 from synth.files.json_text import Document, read_json
 from synth.ground.units import parse_bandwidth, parse_time
 from synth.topology.check import RELAY_REASON, duplicates, end_faults, id_fault, relay_is_wrong
-from synth.topology.model import Link, LinkKind, Node, NodeKind, Resource, Topology
+from synth.topology.elements import Link, LinkKind, Node, NodeKind, Resource
+from synth.topology.model import Topology
 
 FORMAT = "synth-topology/1"
 

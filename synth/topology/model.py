@@ -7,61 +7,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Literal, get_args
 
 from synth.errors import InvalidInputError
-
-NodeKind = Literal["gpu", "switch", "nic", "cpu", "memory"]
-LinkKind = Literal["nvlink", "xgmi", "c2c", "pcie", "socket", "memory", "nic", "net"]
-NODE_KINDS: tuple[str, ...] = get_args(NodeKind)
-LINK_KINDS: tuple[str, ...] = get_args(LinkKind)
-
-
-@dataclass(frozen=True, slots=True)
-class Node:
-    """A vertex. ``relay`` says whether a GPU may forward traffic that is not its own."""
-
-    id: str
-    kind: NodeKind
-    host: str = "host0"
-    relay: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class Link:
-    """A directed link.
-
-    Attributes
-    ----------
-    bandwidth
-        Nominal bytes/second in this direction.
-    latency
-        Seconds from the last byte sent to the last byte received.
-    efficiency
-        Achievable share of ``bandwidth``, in (0, 1]; ``capacity`` is the product.
-    """
-
-    id: str
-    src: str
-    dst: str
-    bandwidth: float
-    latency: float = 0.0
-    kind: LinkKind = "net"
-    efficiency: float = 1.0
-
-    @property
-    def capacity(self) -> float:
-        """Achievable bytes/second."""
-        return self.bandwidth * self.efficiency
-
-
-@dataclass(frozen=True, slots=True)
-class Resource:
-    """A capacity that several links share: each byte on link ``l`` uses it ``m`` times for ``(l, m)`` in ``uses``."""
-
-    id: str
-    bandwidth: float
-    uses: tuple[tuple[str, float], ...]
+from synth.topology.check import model_faults
+from synth.topology.elements import Link, Node, Resource
 
 
 @dataclass(frozen=True)
@@ -83,8 +32,6 @@ class Topology:
     symmetry: tuple[tuple[tuple[str, str], ...], ...] = ()
 
     def __post_init__(self) -> None:
-        from synth.topology.check import model_faults
-
         faults = model_faults(self)
         if faults:
             raise InvalidInputError(faults)

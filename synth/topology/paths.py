@@ -15,7 +15,8 @@ from types import MappingProxyType
 from typing import Literal, get_args
 
 from synth.errors import InvalidInputError
-from synth.topology.model import Resource, Topology
+from synth.topology.elements import Resource
+from synth.topology.model import Topology
 
 #: Direct link; relay through a GPU; through scale-up switches; PCIe peer; staged in host memory; through NICs.
 PathKind = Literal["direct", "relay", "switch", "pcie", "host", "nic"]

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import product
 
-from synth.topology.model import Link, LinkKind, Node, Topology
+from synth.topology.elements import Link, LinkKind, Node
+from synth.topology.model import Topology
 
 SHAPE_SOURCE = (
     "built-in shape, not a machine; default link: one NVLink 2.0, 25 GB/s nominal per direction (NVIDIA DGX-1), "

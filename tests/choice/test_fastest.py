@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 import synth
 from synth.demand import make_demand
 from synth.errors import InvalidInputError, LimitReachedError, NotExpressibleError
-from synth.program.runtime import AnyProgram, Runtime
+from synth.program.msccl import Draft
+from synth.program.runtime import XmlRuntime, target_names
 from synth.rivals.at_size import RIVALS, Candidate, Rival, Search, lp_schedules
 from synth.rivals.depth_priced import DepthPricer, latency_of
 from synth.schedule import Schedule, TimeModel, make_schedule, simulate_schedule
@@ -167,16 +168,16 @@ def test_a_poor_order_is_repaired() -> None:
 
 
 def test_the_winner_is_the_fastest_that_the_target_can_express(monkeypatch: pytest.MonkeyPatch) -> None:
-    lowered = Runtime.lowered
+    draft = XmlRuntime.draft
     seen: list[int] = []
 
-    def refusing(self: Runtime, schedule: Schedule) -> AnyProgram:
+    def refusing(self: XmlRuntime, schedule: Schedule) -> Draft:
         seen.append(schedule.chunks_per_shard)
         if len(seen) == 1:
             raise NotExpressibleError("too fine")
-        return lowered(self, schedule)
+        return draft(self, schedule)
 
-    monkeypatch.setattr(Runtime, "lowered", refusing)
+    monkeypatch.setattr(XmlRuntime, "draft", refusing)
     choice = synth.fastest("mesh2d:2x2", "allgather", 1e6, model=TimeModel("blocking"))
     assert choice.winner is choice.rivals[1]
     assert choice.seconds >= choice.rivals[0].seconds
@@ -232,3 +233,12 @@ def test_command(tmp_path: Path) -> None:
     table = run(*common).stdout
     assert "17.100 us" in table
     assert "matching" in table
+
+
+@pytest.mark.parametrize("target", target_names())
+def test_the_result_knows_its_runtime(target: str) -> None:
+    """``write`` once took every program for msccl's: channels and NCCL settings in the side-car of another runtime."""
+    result = synth.fastest("ring:4", "allgather", 1e6, target=target, seeds=1).result
+    assert result.to_dict()["target"] == target
+    assert result.paths.target == target
+    assert all((path.channel is None) == (target == "mscclpp") for path in result.paths.channels)

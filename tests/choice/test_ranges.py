@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from synth.choice.sweep.ranges import Segment, choose, crossover
 from synth.errors import InvalidInputError
-from synth.formulation.flow.network import Floats
+from synth.ground.arrays import Floats
 
 SIZES = [1 << k for k in range(10, 21)]
 

@@ -22,7 +22,7 @@ from synth.errors import InfeasibleError, InvalidInputError, NotExpressibleError
 from synth.program.msccl import Program
 from synth.program.msccl.verifying.deadlocks import UNLIMITED, hang_at
 from synth.program.msccl.xml import accepts, read_xml, verify_file
-from synth.rivals.at_sizes import Instance, Maker, family_of, plan_at, rivals
+from synth.rivals.at_sizes import Anchored, Maker, family_of, plan_at, rivals
 from synth.rivals.baselines.build import build
 from synth.rivals.baselines.textbook import baseline
 from synth.rivals.shallow import shallow_recipe
@@ -44,7 +44,7 @@ def only(*kinds: tuple[str, int]) -> tuple[Maker, ...]:
     """Makers of single baselines at a chunk count; nothing where there is no such baseline."""
 
     def maker(name: str, chunks: int) -> Maker:
-        def make(instance: Instance) -> dict[str, Schedule]:
+        def make(instance: Anchored) -> dict[str, Schedule]:
             plan = instance.plan
             try:
                 return {f"{name}-k{chunks}": baseline(name, plan.topology, plan.demand, chunks=chunks, reference=plan)}
@@ -56,7 +56,7 @@ def only(*kinds: tuple[str, int]) -> tuple[Maker, ...]:
     return tuple(maker(*kind) for kind in kinds)
 
 
-def few(instance: Instance) -> dict[str, Schedule]:
+def few(instance: Anchored) -> dict[str, Schedule]:
     """Some of the real rivals: the plan at two chunk counts, shallow trees."""
     plan = instance.plan
     out = {f"plan-k{k}": make_schedule(plan, chunks=k) for k in (2, 16)}
@@ -303,17 +303,17 @@ def test_shallow_trees_are_as_deep_as_they_must_be() -> None:
 
 def test_rivals_are_named_apart_and_complete_schedules() -> None:
     plan = synth.solve("ring:4", "reducescatter", "1 MB")
-    made = rivals(Instance(plan, (1e4, 1e8)))
+    made = rivals(Anchored(plan, (1e4, 1e8)))
     assert {"plan", "shallow0-2", "ring", "rings", "direct", "bruck", "recursive-doubling"} <= {
         family_of(name) for name in made
     }
     for schedule in list(made.values())[::9]:
         check_schedule(schedule)
     with pytest.raises(InvalidInputError, match="two makers"):
-        rivals(Instance(plan, (1e4,)), (few, few))
+        rivals(Anchored(plan, (1e4,)), (few, few))
     empty = synth.solve("ring:4", "alltoallv", matrix=np.zeros((4, 4)))
     with pytest.raises(InvalidInputError, match="nothing has to move"):
-        rivals(Instance(empty, (1e4,)))
+        rivals(Anchored(empty, (1e4,)))
 
 
 def test_a_plan_at_another_size_is_the_plan_solved_there() -> None:

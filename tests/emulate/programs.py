@@ -6,6 +6,7 @@ from functools import cache
 from typing import Any
 
 import synth
+from synth.program.meaning.lowering_options import Lowering
 from synth.program.msccl.lowering.lower import make_draft
 from synth.program.msccl.model import Draft
 from synth.schedule import Schedule, make_schedule
@@ -20,7 +21,7 @@ def schedule(topology: str, collective: str, ranks: tuple[int, ...] | None = Non
 
 def program(topology: str, collective: str, *, inplace: bool = False, **options: Any) -> Draft:
     """What ``synthesize`` makes, short of its verification: the run shall stand on its own."""
-    return make_draft(schedule(topology, collective, **options), inplace=inplace)
+    return make_draft(schedule(topology, collective, **options), options=Lowering(inplace=inplace))
 
 
 def size_of(draft: Draft, elements: int = 3, item: int = 4) -> int:

@@ -9,8 +9,7 @@ from synth.emulate.check import compare
 from synth.emulate.collective import result, sides_of
 from synth.emulate.values import DTYPES, as_dtype, write_input
 from synth.errors import InvalidInputError
-from synth.program.meaning.semantics import expected_output, input_tokens
-from synth.program.msccl.model import Semantics
+from synth.program.meaning.semantics import Semantics, expected_output, input_tokens
 
 
 def arrays(*rows: list[int]) -> list[np.ndarray[tuple[int], np.dtype[np.int64]]]:

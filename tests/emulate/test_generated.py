@@ -13,8 +13,9 @@ import synth
 from synth.demand import COLLECTIVES
 from synth.emulate import RunReport, run_program
 from synth.errors import InvalidInputError, LimitReachedError, VerificationError
+from synth.program.meaning.semantics import Semantics
 from synth.program.msccl import verify
-from synth.program.msccl.model import Draft, Semantics, Step, ThreadBlock
+from synth.program.msccl.model import Draft, Step, ThreadBlock
 from tests.emulate.programs import program, size_of
 from tests.program.msccl.builders import (
     block,

@@ -9,7 +9,8 @@ import pytest
 
 from synth.emulate import run_program
 from synth.errors import VerificationError
-from synth.program.msccl.model import Draft, Semantics, Step
+from synth.program.meaning.semantics import Semantics
+from synth.program.msccl.model import Draft, Step
 from tests.program.msccl.builders import block, draft, edit_block, edit_step, gpu, pair, ring_allgather, step
 
 CLAIM = Semantics("custom", 2, 16)

@@ -13,7 +13,7 @@ import pytest
 
 import synth
 from synth.export.paths_json import dump_paths, paths_name
-from synth.line.api import Result
+from synth.export.result import Result
 from synth.program.mscclpp.program import MscclppProgram
 from synth.program.nccl_settings import merged, settings_for
 from synth.topology import Topology, path_kind, resolve

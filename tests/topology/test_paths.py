@@ -13,7 +13,7 @@ from synth.errors import InvalidInputError
 from synth.topology import Link, Node, Topology, builtin, import_topology, path_kind, select_paths
 from synth.topology.box.build import build_topology
 from synth.topology.box.parts import Box
-from synth.topology.model import LinkKind, NodeKind
+from synth.topology.elements import LinkKind, NodeKind
 from synth.topology.paths import PATH_GROUPS, PathGroup, group_of, parse_groups
 from tests.topology.importing.samples import SAMPLES
 from tests.topology.test_box import boxes

@@ -9,8 +9,9 @@ from functools import cached_property
 import numpy as np
 
 from synth.errors import InvalidInputError, NotExpressibleError, VerificationError
-from synth.formulation.flow.network import Floats
+from synth.ground.arrays import Floats
 from synth.program.meaning.claims import claim_of
+from synth.program.meaning.lowering_options import Lowering
 from synth.program.meaning.semantics import EVEN, SHARDED
 from synth.program.msccl import Draft, Target, make_draft
 from synth.program.msccl.limits.check import limit_faults
@@ -64,10 +65,7 @@ class Candidate:
         return make_draft(
             self.schedule,
             self.target,
-            inplace=self.inplace,
-            protocol=self.protocol,
-            name=name,
-            max_bytes=UNLIMITED,
+            Lowering(inplace=self.inplace, protocol=self.protocol, name=name, max_bytes=UNLIMITED),
         )
 
     @cached_property

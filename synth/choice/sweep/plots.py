@@ -11,7 +11,7 @@ from matplotlib.ticker import FuncFormatter
 
 from synth.export.plots.figures import drawn
 from synth.export.plots.style import INK, colours, label, new_axes, plain, title
-from synth.formulation.flow.network import Floats
+from synth.ground.arrays import Floats
 from synth.ground.units import format_size
 from synth.rivals.at_sizes import family_of
 from synth.rivals.baselines.kinds import KINDS

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from synth.errors import InvalidInputError
-from synth.formulation.flow.network import Floats, Ints
+from synth.ground.arrays import Floats, Ints
 
 # Rounding in sums of excesses.
 _TIE = 1e-12

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from synth.choice.sweep.judge import Candidate, Judge
-from synth.formulation.flow.network import Floats
+from synth.ground.arrays import Floats
+from synth.ground.text import aligned
 from synth.ground.units import format_size
 from synth.program.msccl import Program
 from synth.program.msccl.verifying.deadlocks import UNLIMITED
 from synth.rivals.at_sizes import family_of
 from synth.rivals.baselines.kinds import PAIRS
 from synth.solver.flow import Plan
-from synth.solver.flow.summary import aligned
 
 if TYPE_CHECKING:
     import pandas as pd

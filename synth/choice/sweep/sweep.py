@@ -13,14 +13,15 @@ from synth.choice.sweep.judge import Candidate, Judge, sweep_sizes, times_of
 from synth.choice.sweep.ranges import Segment, choose, crossover
 from synth.choice.sweep.result import SizeRange, Sweep
 from synth.demand import make_demand
+from synth.demand.instance import as_topology
 from synth.errors import InvalidInputError, NotExpressibleError
-from synth.formulation.flow.network import Floats
+from synth.ground.arrays import Floats
 from synth.ground.units import format_size
-from synth.line.api import as_topology, solve
 from synth.program.msccl import Program, target_named
 from synth.program.msccl.verifying.deadlocks import UNLIMITED
-from synth.rivals.at_sizes import RIVALS, Instance, Maker, rivals
+from synth.rivals.at_sizes import RIVALS, Anchored, Maker, rivals
 from synth.schedule import BlockCosts, TimeModel
+from synth.solver.flow import solve
 from synth.topology import Topology
 
 __all__ = ["SizeRange", "Sweep", "sweep"]
@@ -104,7 +105,7 @@ def sweep(
     report("making rivals")
     # In between, where latency and bandwidth both count, and at the end, where bandwidth alone does.
     anchors = (float(np.sqrt(float(points[0]) * points[-1])), float(points[-1]))
-    made = rivals(Instance(plan, tuple(dict.fromkeys(anchors))), makers)
+    made = rivals(Anchored(plan, tuple(dict.fromkeys(anchors))), makers)
     candidates = judge.candidates(judge.promising(made, points))
     times = times_of(candidates.values(), points, report)
     report("lowering and verifying")

@@ -9,7 +9,7 @@ import networkx as nx
 import numpy as np
 
 from synth.export.plots.springs import circle, direct_layout, in_order, numbered
-from synth.formulation.flow.network import Floats
+from synth.ground.arrays import Floats
 from synth.topology.model import Topology
 
 #: Distance of a host's rows (its switches, GPUs, NICs).

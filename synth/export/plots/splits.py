@@ -26,7 +26,7 @@ from synth.export.plots.style import (
 from synth.formulation.flow.orbits import OrbitRoutes
 from synth.formulation.flow.routes import Route
 from synth.solver.flow.plan import Plan
-from synth.topology.model import Link
+from synth.topology.elements import Link
 
 #: Red, green, blue, alpha.
 Tone = tuple[float, float, float, float]

@@ -8,7 +8,7 @@ import networkx as nx
 import numpy as np
 import numpy.typing as npt
 
-from synth.formulation.flow.network import Floats
+from synth.ground.arrays import Floats
 
 #: Spring layouts of more nodes take too long and show nothing.
 MOST_SPRING_NODES = 100

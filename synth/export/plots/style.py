@@ -11,7 +11,7 @@ from matplotlib import colormaps, font_manager
 from matplotlib.axes import Axes
 from matplotlib.colors import Colormap, ListedColormap, to_rgba
 
-from synth.formulation.flow.network import Floats
+from synth.ground.arrays import Floats
 from synth.ground.units import format_size
 
 if TYPE_CHECKING:

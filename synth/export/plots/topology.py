@@ -27,9 +27,10 @@ from synth.export.plots.style import (
     title,
     utilisation,
 )
-from synth.formulation.flow.network import Floats, Ints
+from synth.ground.arrays import Floats, Ints
 from synth.solver.flow.plan import Plan
-from synth.topology.model import Node, Topology
+from synth.topology.elements import Node
+from synth.topology.model import Topology
 
 #: Colour and corners (0: a circle) of each kind of node.
 NODES = MappingProxyType(

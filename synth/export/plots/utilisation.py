@@ -22,7 +22,7 @@ from synth.export.plots.style import (
     title,
     utilisation,
 )
-from synth.formulation.flow.network import Floats
+from synth.ground.arrays import Floats
 from synth.solver.flow.plan import Plan
 
 #: Nodes beyond this many (the least busy ones) are left out, and the title says so.

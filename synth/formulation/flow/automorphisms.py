@@ -9,7 +9,7 @@ from scipy import sparse
 from scipy.sparse import csgraph
 
 from synth.demand.model import Demand
-from synth.formulation.flow.network import Ints
+from synth.ground.arrays import Ints
 from synth.topology.model import Topology
 
 Permutation = tuple[int, ...]

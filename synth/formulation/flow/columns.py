@@ -9,7 +9,8 @@ from typing import Literal
 import numpy as np
 
 from synth.demand.model import Demand, EvenPairs
-from synth.formulation.flow.network import Floats, Hop, Network
+from synth.formulation.flow.network import Hop, Network
+from synth.ground.arrays import Floats
 
 FamilyKind = Literal["out", "in", "paths"]
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from synth.formulation.flow.network import Table
+from synth.ground.arrays import Table
 
 Permutation = tuple[int, ...]
 

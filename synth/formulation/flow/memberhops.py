@@ -8,8 +8,9 @@ from functools import cached_property
 
 import numpy as np
 
-from synth.formulation.flow.network import Floats, HopGraph, ShortestHops, Table
+from synth.formulation.flow.network import HopGraph, ShortestHops
 from synth.formulation.flow.symmetry import Symmetry
+from synth.ground.arrays import Floats, Table
 
 
 class MemberHops:

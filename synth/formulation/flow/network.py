@@ -6,16 +6,11 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 from scipy import sparse
 from scipy.sparse import csgraph
 
+from synth.ground.arrays import Floats, Ints, Table
 from synth.topology.model import Topology
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-#: Permutations of nodes or ranks; 32 bits, since a large group has millions of them.
-Table = npt.NDArray[np.int32]
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +116,7 @@ class ShortestHops:
     """Result of :meth:`HopGraph.search`: ``cost[k, v]`` from source number k to node v (inf when unreachable)."""
 
     cost: Floats
-    before: npt.NDArray[np.int32]
+    before: Table
     cheapest: Ints
     slot: dict[tuple[int, int], int]
 

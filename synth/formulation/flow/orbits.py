@@ -11,10 +11,11 @@ from typing import overload
 import numpy as np
 
 from synth.demand.model import Demand
-from synth.formulation.flow.network import Floats, Network
+from synth.formulation.flow.network import Network
 from synth.formulation.flow.parallel import Bundles
 from synth.formulation.flow.routes import Route, link_bytes
 from synth.formulation.flow.symmetry import Symmetry
+from synth.ground.arrays import Floats
 
 # A sequence of at most so many routes is kept once it was asked for.
 KEPT = 300_000

@@ -10,9 +10,11 @@ from functools import cached_property
 import numpy as np
 
 from synth.demand.model import Demand
-from synth.formulation.flow.network import Floats, Hop
+from synth.formulation.flow.network import Hop
 from synth.formulation.flow.routes import Route
-from synth.topology.model import Link, Topology
+from synth.ground.arrays import Floats
+from synth.topology.elements import Link
+from synth.topology.model import Topology
 
 
 @dataclass(frozen=True)

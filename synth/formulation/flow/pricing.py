@@ -13,8 +13,9 @@ from synth.demand.model import Demand
 from synth.formulation.flow.arborescence import min_arborescence
 from synth.formulation.flow.columns import Column, Family, column_bytes, families_of
 from synth.formulation.flow.memberhops import FoundHops, MemberHops
-from synth.formulation.flow.network import Floats, Hop, HopGraph, Ints, Network, ShortestHops
+from synth.formulation.flow.network import Hop, HopGraph, Network, ShortestHops
 from synth.formulation.flow.symmetry import Symmetry, trivial
+from synth.ground.arrays import Floats, Ints
 
 
 @dataclass(frozen=True, slots=True)

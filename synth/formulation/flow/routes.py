@@ -9,7 +9,8 @@ import numpy as np
 
 from synth.demand.model import Demand
 from synth.formulation.flow.columns import Column, Family
-from synth.formulation.flow.network import Floats, Hop, Network, split_path
+from synth.formulation.flow.network import Hop, Network, split_path
+from synth.ground.arrays import Floats
 
 
 @dataclass(frozen=True, slots=True)

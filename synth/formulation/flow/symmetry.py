@@ -21,8 +21,9 @@ from synth.formulation.flow.automorphisms import Automorphisms, Permutation
 from synth.formulation.flow.candidates import aligned, hinted, library_automorphisms, rotations
 from synth.formulation.flow.columns import Family
 from synth.formulation.flow.groups import GrowingGroup, elements
-from synth.formulation.flow.network import Floats, Hop, Ints, Network, Table
+from synth.formulation.flow.network import Hop, Network
 from synth.formulation.flow.routes import Route
+from synth.ground.arrays import Floats, Ints, Table
 from synth.topology.model import Topology
 
 # Up to so many members only groups without fixed ranks are used: others give each root the images of several trees.

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 
 from synth.demand.model import Demand
-from synth.program.msccl.model import Semantics
+from synth.program.meaning.semantics import Semantics
 from synth.schedule.model import Schedule
 
 

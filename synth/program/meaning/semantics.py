@@ -20,8 +20,6 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from synth.program.msccl.model import GpuProgram, Semantics
-
 Tokens = NDArray[np.int64]
 
 EVEN: Final = ("allgather", "reducescatter", "allreduce", "alltoall", "broadcast", "reduce")
@@ -31,6 +29,36 @@ SHARDED: Final = ("allgather", "reducescatter", "alltoall")
 # Far beyond every runtime; keeps a hostile header from costing memory.
 _MAX_RANKS: Final = 1 << 16
 IN_PLACE: Final = ("allgather", "reducescatter", "allreduce", "broadcast", "reduce")
+
+
+@dataclass(frozen=True, slots=True)
+class Semantics:
+    """What a program claims to compute, in chunks.
+
+    Attributes
+    ----------
+    collective
+        allgather, reducescatter, allreduce, alltoall, broadcast, reduce, allgatherv, reducescatterv, alltoallv or
+        custom. Gather, scatter and send/recv are alltoallv with a sparse matrix. ``custom`` claims nothing.
+    ngpus
+        Ranks in the file, relays included.
+    nchunks
+        Chunks per loop (C): the larger side's buffer is cut into this many chunks.
+    root
+        Root rank of broadcast and reduce; None elsewhere or when a file does not say (then it is inferred).
+    members
+        Ranks that take part in the collective; the others only relay.
+    counts
+        allgatherv, reducescatterv: chunks of each rank's shard, length ngpus. alltoallv: the ngpus x ngpus matrix of
+        chunks, row = source, flattened row by row. Otherwise empty.
+    """
+
+    collective: str
+    ngpus: int
+    nchunks: int
+    root: int | None = None
+    members: tuple[int, ...] = ()
+    counts: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,23 +215,25 @@ def _run(rank: int, start: int, count: int, chunks: int) -> Tokens:
     return rank * chunks + start + np.arange(count, dtype=np.int64)
 
 
-def layout(semantics: Semantics, gpu: GpuProgram, inplace: bool) -> Layout:
+def layout(semantics: Semantics, rank: int, sizes: tuple[int, int, int], inplace: bool) -> Layout:
     """Address space of one rank.
 
     Parameters
     ----------
-    semantics, gpu
-        The claim and the rank's declared sizes; a buffer that the file declares empty still exists in the call.
+    semantics, rank
+        The claim, and whose memory is laid out.
+    sizes
+        Chunks of the input, output and scratch that the file declares; an empty buffer still exists in the call.
     inplace
         Whether the caller passes one buffer for both sides. Aliasing is that of formats.md 1.7; without a claimed
         meaning (``custom``) none is assumed.
     """
-    want_i, want_o = buffer_chunks(semantics, gpu.id)
-    size_i, size_o = max(gpu.i_chunks, want_i), max(gpu.o_chunks, want_o)
+    want_i, want_o = buffer_chunks(semantics, rank)
+    size_i, size_o, scratch_chunks = max(sizes[0], want_i), max(sizes[1], want_o), sizes[2]
     if not inplace or semantics.collective == "custom":
-        return Layout(0, size_i, size_i + size_o, size_i + size_o + gpu.s_chunks)
-    shard = gpu.id * (semantics.nchunks // semantics.ngpus)
+        return Layout(0, size_i, size_i + size_o, size_i + size_o + scratch_chunks)
+    shard = rank * (semantics.nchunks // semantics.ngpus)
     at_i = shard if semantics.collective == "allgather" else 0
     at_o = shard if semantics.collective == "reducescatter" else 0
     scratch = max(at_i + size_i, at_o + size_o)
-    return Layout(at_i, at_o, scratch, scratch + gpu.s_chunks)
+    return Layout(at_i, at_o, scratch, scratch + scratch_chunks)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from synth.program.meaning.semantics import Semantics
+
 Buffer = Literal["i", "o", "s"]
 StepType = Literal["s", "r", "rcs", "rrs", "rrc", "rrcs", "cpy", "re", "nop"]
 
@@ -44,36 +46,6 @@ class GpuProgram:
     o_chunks: int
     s_chunks: int
     blocks: tuple[ThreadBlock, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Semantics:
-    """What a program claims to compute, in chunks.
-
-    Attributes
-    ----------
-    collective
-        allgather, reducescatter, allreduce, alltoall, broadcast, reduce, allgatherv, reducescatterv, alltoallv or
-        custom. Gather, scatter and send/recv are alltoallv with a sparse matrix. ``custom`` claims nothing.
-    ngpus
-        Ranks in the file, relays included.
-    nchunks
-        Chunks per loop (C): the larger side's buffer is cut into this many chunks.
-    root
-        Root rank of broadcast and reduce; None elsewhere or when a file does not say (then it is inferred).
-    members
-        Ranks that take part in the collective; the others only relay.
-    counts
-        allgatherv, reducescatterv: chunks of each rank's shard, length ngpus. alltoallv: the ngpus x ngpus matrix of
-        chunks, row = source, flattened row by row. Otherwise empty.
-    """
-
-    collective: str
-    ngpus: int
-    nchunks: int
-    root: int | None = None
-    members: tuple[int, ...] = ()
-    counts: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

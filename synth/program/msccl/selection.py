@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from synth.program.meaning.semantics import SHARDED
-from synth.program.msccl.model import Semantics
+from synth.program.meaning.semantics import SHARDED, Semantics
 
 
 @dataclass(frozen=True, slots=True)

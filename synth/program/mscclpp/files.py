@@ -14,7 +14,7 @@ from typing import Any, Final, NoReturn
 from synth.errors import InvalidInputError, VerificationError
 from synth.files.writing import write_text
 from synth.program.meaning.report import Report
-from synth.program.msccl.model import Semantics
+from synth.program.meaning.semantics import Semantics
 from synth.program.mscclpp.model import MscclppDraft
 from synth.program.mscclpp.object import plan_object
 from synth.program.mscclpp.program import MscclppProgram

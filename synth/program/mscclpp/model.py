@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from synth.program.msccl.model import Semantics
+from synth.program.meaning.semantics import Semantics
 
 BUFFERS: Final = ("i", "o", "s")
 UNLIMITED: Final = (1 << 64) - 1

@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from synth.program.msccl.model import Semantics
+from synth.program.meaning.semantics import Semantics
 from synth.program.mscclpp.model import (
     BUFFERS,
     OPERATIONS,

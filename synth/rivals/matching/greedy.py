@@ -14,7 +14,7 @@ from typing import Final, Literal
 
 import numpy as np
 
-from synth.formulation.flow.network import Floats
+from synth.ground.arrays import Floats
 from synth.rivals.matching.arcs import Arc
 
 Rule = Literal["scarcest", "rarest", "farthest", "thrifty"]

@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pulp
 
 from synth.engine.highs import clean_stdout
-from synth.formulation.flow.network import Floats
+from synth.ground.arrays import Floats
 
 Counts = npt.NDArray[np.int64]
 # Branch-and-bound nodes per model.

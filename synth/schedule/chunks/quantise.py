@@ -11,8 +11,8 @@ import numpy as np
 
 from synth.demand.model import Demand
 from synth.errors import InvalidInputError
-from synth.formulation.flow.network import Floats
 from synth.formulation.flow.routes import Route
+from synth.ground.arrays import Floats
 from synth.schedule.chunks.milp import Counts, best_counts
 from synth.schedule.chunks.reroute import Rerouter
 from synth.schedule.chunks.softmax import soft_max

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from synth.formulation.flow.columns import Family
-from synth.formulation.flow.network import Floats
 from synth.formulation.flow.pricing import Pricer
 from synth.formulation.flow.routes import Route, link_bytes, routes_of_column
+from synth.ground.arrays import Floats
 from synth.schedule.chunks.softmax import soft_max
 from synth.solver.flow.plan import Plan
 

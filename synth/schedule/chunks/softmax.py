@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from synth.formulation.flow.network import Floats
+from synth.ground.arrays import Floats
 
 
 def soft_max(loads: Floats, sharpness: float = 200.0) -> Floats:

@@ -10,7 +10,7 @@ import networkx as nx
 import numpy as np
 
 from synth.demand.model import Demand
-from synth.formulation.flow.network import Floats
+from synth.ground.arrays import Floats
 from synth.schedule.simulate.time_model import TimeModel
 from synth.solver.flow.plan import Plan
 from synth.topology.model import Topology

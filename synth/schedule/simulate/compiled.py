@@ -8,7 +8,7 @@ from itertools import chain
 
 import numpy as np
 
-from synth.formulation.flow.network import Floats, Ints
+from synth.ground.arrays import Floats, Ints
 from synth.schedule.model import Transfer
 from synth.topology.model import Topology
 

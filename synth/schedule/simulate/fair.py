@@ -10,7 +10,7 @@ import heapq
 
 import numpy as np
 
-from synth.formulation.flow.network import Floats, Ints
+from synth.ground.arrays import Floats, Ints
 from synth.schedule.simulate.compiled import CompiledTransfers, Timeline, spread
 from synth.schedule.simulate.time_model import TimeModel
 

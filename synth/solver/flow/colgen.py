@@ -12,9 +12,10 @@ from synth.demand.model import Demand
 from synth.engine.highs import INFINITE, GrowingLp, LpSolution
 from synth.errors import LimitReachedError
 from synth.formulation.flow.columns import Column
-from synth.formulation.flow.network import Floats, Hop, Network
+from synth.formulation.flow.network import Hop, Network
 from synth.formulation.flow.pricing import Priced, Pricer
 from synth.formulation.flow.symmetry import Symmetry
+from synth.ground.arrays import Floats
 from synth.solver.flow.seeds import packing_seeds
 
 # Share of the best prices so far in the prices that are tried (Wentges 1997): damps the swings of degenerate duals.

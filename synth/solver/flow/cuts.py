@@ -11,8 +11,9 @@ from scipy import sparse
 from scipy.sparse import csgraph
 
 from synth.demand.model import Demand
-from synth.formulation.flow.network import Floats, Network
+from synth.formulation.flow.network import Network
 from synth.formulation.flow.symmetry import Symmetry, trivial
+from synth.ground.arrays import Floats
 from synth.topology.model import Topology
 
 # Flows are integers: one unit is this part of all bytes. A cut is judged in floats, so its bound is exact; which of

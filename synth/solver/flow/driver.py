@@ -13,11 +13,12 @@ from synth.demand.build import make_demand
 from synth.demand.model import Demand
 from synth.errors import InfeasibleError, InvalidInputError, LimitReachedError
 from synth.formulation.flow.columns import Column
-from synth.formulation.flow.network import Floats, Network
+from synth.formulation.flow.network import Network
 from synth.formulation.flow.orbits import OrbitRoutes
 from synth.formulation.flow.parallel import bundle
 from synth.formulation.flow.routes import Route, join_halves
 from synth.formulation.flow.symmetry import find_symmetry, trivial
+from synth.ground.arrays import Floats
 from synth.solver.flow.certificate import certified_bound
 from synth.solver.flow.colgen import ColumnGeneration, Progress, Relaxation, mirrored
 from synth.solver.flow.cuts import tightest_cut

@@ -12,14 +12,18 @@ import pulp
 
 from synth.demand.model import Demand
 from synth.formulation.flow.model import master_model
-from synth.formulation.flow.network import Floats, Network
+from synth.formulation.flow.network import Network
 from synth.formulation.flow.orbits import OrbitRoutes, row_bytes_of
 from synth.formulation.flow.routes import Route, join_halves
 from synth.formulation.flow.symmetry import trivial
+from synth.ground.arrays import Floats
+from synth.ground.onward import onward
+from synth.ground.text import aligned, html_table
+from synth.ground.units import format_size, format_time
 from synth.solver.flow.certificate import certified_bound
 from synth.solver.flow.cuts import Cut, tightest_cut
 from synth.solver.flow.polish import used
-from synth.solver.flow.summary import aligned, facts, html_table
+from synth.solver.flow.tables import loads_table, splits_table
 from synth.topology.model import Topology
 
 if TYPE_CHECKING:
@@ -159,30 +163,23 @@ class Plan:
 
     def schedule(self, chunks: int | None = None, max_loss: float = 0.02) -> Schedule:
         """Round to chunks and order the transfers (see :func:`synth.schedule.make_schedule`)."""
-        from synth.schedule import make_schedule
-
-        return make_schedule(self, chunks=chunks, max_loss=max_loss)
+        made: Schedule = onward("Plan.schedule")(self, chunks=chunks, max_loss=max_loss)
+        return made
 
     @property
     def splits(self) -> pd.DataFrame:
         """One row per route: shard, share, bytes, depth and the links it takes."""
-        from synth.solver.flow.tables import splits_table
-
-        return splits_table(self)
+        return splits_table(self.topology, self.demand, self.routes)
 
     @property
     def loads(self) -> pd.DataFrame:
         """One row per resource: capacity, bytes, utilisation, price."""
-        from synth.solver.flow.tables import loads_table
-
-        return loads_table(self)
+        return loads_table(self.network, self.time, self.row_bytes, self.prices)
 
     @property
     def bottlenecks(self) -> pd.DataFrame:
         """The binding resources, dearest first: why the plan cannot be faster."""
-        from synth.solver.flow.tables import bottlenecks_table
-
-        return bottlenecks_table(self)
+        return self.loads.set_index("resource", drop=False).loc[list(self.bottleneck)].reset_index(drop=True)
 
     def summary(self) -> str:
         """A few lines for a person."""
@@ -193,13 +190,36 @@ class Plan:
 
     def save(self, path: str) -> None:
         """Write the plan as JSON; :meth:`load` gives an equal plan."""
-        from synth.solver.flow.plan_file import save_plan
-
-        save_plan(self, path)
+        onward("Plan.save")(self, path)
 
     @staticmethod
     def load(path: str) -> Plan:
         """Read a plan written by :meth:`save`."""
-        from synth.solver.flow.plan_file import load_plan
+        plan: Plan = onward("Plan.load")(path)
+        return plan
 
-        return load_plan(path)
+
+def facts(plan: Plan) -> list[tuple[str, str]]:
+    """What a summary says, as (label, text)."""
+    demand = plan.demand
+    busbw = "n/a" if plan.busbw is None else f"{plan.busbw / 1e9:.2f} GB/s"
+    out = [
+        ("topology", f"{plan.topology.name} ({len(plan.topology.gpus)} GPUs, {len(plan.topology.links)} links)"),
+        ("collective", f"{demand.collective}, {len(demand.ranks)} ranks, {format_size(demand.size_bytes)}"),
+        ("status", f"{plan.status}, gap {plan.gap:.1e}"),
+        ("time", f"{format_time(plan.time)} (bound {format_time(plan.bound)}), bandwidth only"),
+        ("bandwidth", f"algorithm {plan.algbw / 1e9:.2f} GB/s, bus {busbw}"),
+        ("routes", f"{len(plan.routes)} ({plan.method}), at most {plan.depth} hops deep"),
+    ]
+    out += [(f"as {method}", format_time(span)) for method, span in plan.alternatives.items()]
+    if plan.bottleneck:
+        out.append(("cannot be faster", _why(plan)))
+    return out
+
+
+def _why(plan: Plan) -> str:
+    names = plan.bottleneck
+    more = f" and {len(names) - 6} more" if len(names) > 6 else ""
+    index = {row: k for k, row in enumerate(plan.network.row_ids)}
+    weight = sum(plan.prices[index[name]] * float(plan.network.capacity[index[name]]) for name in names)
+    return f"{', '.join(names[:6])}{more} are full and carry {100 * weight:.0f} % of the proof"

@@ -20,8 +20,8 @@ from synth.formulation.flow.routes import Route
 from synth.formulation.flow.symmetry import generated_symmetry
 from synth.solver.flow.plan import Plan, SolverInfo
 from synth.topology.dump import dump_topology
+from synth.topology.elements import Link, Node
 from synth.topology.file import topology_of
-from synth.topology.model import Link, Node
 
 FORMAT = "synth-plan/1"
 

@@ -13,10 +13,11 @@ import numpy as np
 from synth.demand.model import Demand
 from synth.engine.highs import INFINITE, GrowingLp
 from synth.formulation.flow.columns import Column, families_of
-from synth.formulation.flow.network import Floats, Network
+from synth.formulation.flow.network import Network
 from synth.formulation.flow.pricing import Pricer
 from synth.formulation.flow.routes import Route, normalise, routes_of_column
 from synth.formulation.flow.symmetry import Symmetry
+from synth.ground.arrays import Floats
 from synth.solver.flow.colgen import Relaxation
 
 # Columns whose reduced cost is at most this part of T can be in an optimal solution.

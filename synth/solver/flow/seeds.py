@@ -13,8 +13,8 @@ import time
 import numpy as np
 
 from synth.formulation.flow.columns import Column
-from synth.formulation.flow.network import Floats
 from synth.formulation.flow.pricing import Pricer
+from synth.ground.arrays import Floats
 
 # Rounds over all families, and how sharply fuller resources cost more.
 ROUNDS = 8

@@ -1,27 +1,33 @@
-"""A plan as tables: splits, loads, bottlenecks."""
+"""A plan as tables: splits and loads."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pandas as pd
 
-from synth.formulation.flow.network import Hop
+from synth.demand.model import Demand
+from synth.formulation.flow.network import Hop, Network
+from synth.formulation.flow.routes import Route
+from synth.ground.arrays import Floats
+from synth.topology.model import Topology
 
 if TYPE_CHECKING:
-    from synth.solver.flow.plan import Plan
+    import pandas as pd
 
 
-def splits_table(plan: Plan) -> pd.DataFrame:
+def splits_table(topology: Topology, demand: Demand, routes: Sequence[Route]) -> pd.DataFrame:
     """One row per route, in plan order.
 
     Columns: shard (commodity number), root and dest (ranks; dest is -1 for trees), share, bytes, depth, path (GPU ids
     and link ids as text).
     """
+    import pandas as pd  # slow to import, and most runs make no table
+
     rows = []
-    for route in plan.routes:
-        item = plan.demand.commodities[route.commodity]
+    for route in routes:
+        item = demand.commodities[route.commodity]
         rows.append(
             {
                 "shard": route.commodity,
@@ -30,42 +36,38 @@ def splits_table(plan: Plan) -> pd.DataFrame:
                 "share": route.share,
                 "bytes": route.share * item.size,
                 "depth": route.depth,
-                "path": _path_text(plan, route.hops),
+                "path": _path_text(topology, route.hops),
             }
         )
     return pd.DataFrame(rows, columns=["shard", "root", "dest", "share", "bytes", "depth", "path"])
 
 
-def _path_text(plan: Plan, hops: tuple[Hop, ...]) -> str:
-    nodes, links = plan.topology.nodes, plan.topology.links
+def _path_text(topology: Topology, hops: tuple[Hop, ...]) -> str:
+    nodes, links = topology.nodes, topology.links
     return "; ".join(
         f"{nodes[hop.src].id} -> {nodes[hop.dst].id} [{' '.join(links[k].id for k in hop.links)}]" for hop in hops
     )
 
 
-def loads_table(plan: Plan) -> pd.DataFrame:
+def loads_table(network: Network, time: float, row_bytes: Floats, prices: Sequence[float]) -> pd.DataFrame:
     """One row per resource.
 
     Columns: resource, kind (link kind or ``pool``), capacity_GBps, bytes, utilisation (of capacity x T), weight (its
     part of the proof: capacity x price, summing to 1).
     """
-    topology, network = plan.topology, plan.network
+    import pandas as pd  # slow to import, and most runs make no table
+
+    topology = network.topology
     kinds = [link.kind for link in topology.links] + ["pool"] * len(topology.resources)
-    full = network.capacity * plan.time
-    used = np.divide(plan.row_bytes, full, out=np.zeros_like(full), where=full > 0)
+    full = network.capacity * time
+    used = np.divide(row_bytes, full, out=np.zeros_like(full), where=full > 0)
     return pd.DataFrame(
         {
             "resource": network.row_ids,
             "kind": kinds,
             "capacity_GBps": network.capacity / 1e9,
-            "bytes": plan.row_bytes,
+            "bytes": row_bytes,
             "utilisation": used,
-            "weight": np.array(plan.prices) * network.capacity,
+            "weight": np.array(prices) * network.capacity,
         }
     )
-
-
-def bottlenecks_table(plan: Plan) -> pd.DataFrame:
-    """The rows of :func:`loads_table` that bind and carry a price, dearest first."""
-    table = loads_table(plan).set_index("resource", drop=False)
-    return table.loc[list(plan.bottleneck)].reset_index(drop=True)

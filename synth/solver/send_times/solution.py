@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from synth.demand.model import Demand
 from synth.formulation.send_times.model import AlphaMode
-from synth.solver.flow.summary import aligned
+from synth.ground.onward import onward
+from synth.ground.text import aligned
 from synth.solver.steps.check import step_faults
 from synth.solver.steps.solution import StepSend, StepSolution, chunk_bytes
 from synth.topology.model import Topology
@@ -97,9 +98,8 @@ class SendTimes:
 
     def schedule(self) -> Schedule:
         """The same sends as a :class:`Schedule`, simulated in the pipelined model whatever ``alpha_mode``."""
-        from synth.schedule.from_steps import step_schedule
-
-        return step_schedule(self.as_steps())
+        made: Schedule = onward("SendTimes.schedule")(self.as_steps())
+        return made
 
     def to_dict(self) -> dict[str, Any]:
         """Facts for ``--json``."""

@@ -9,7 +9,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 from synth.demand.model import Demand
-from synth.solver.flow.summary import aligned
+from synth.ground.onward import onward
+from synth.ground.text import aligned
 from synth.topology.model import Topology
 
 if TYPE_CHECKING:
@@ -149,9 +150,8 @@ class StepSolution:
 
     def schedule(self) -> Schedule:
         """The same sends as a :class:`Schedule` with dependencies (see :func:`synth.schedule.step_schedule`)."""
-        from synth.schedule.from_steps import step_schedule
-
-        return step_schedule(self)
+        made: Schedule = onward("StepSolution.schedule")(self)
+        return made
 
     def to_dict(self) -> dict[str, Any]:
         """Facts for ``--json``."""

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from synth.errors import InvalidInputError
-from synth.formulation.flow.network import Floats, Network
+from synth.formulation.flow.network import Network
+from synth.ground.arrays import Floats
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from synth.errors import InfeasibleError
-from synth.formulation.flow.network import Floats
+from synth.ground.arrays import Floats
 from synth.study.adaptive.capacity import Trace
 from synth.study.paths import PathSet
 from synth.study.sharing import shared_rates

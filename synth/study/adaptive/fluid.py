@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from synth.formulation.flow.network import Floats
+from synth.ground.arrays import Floats
 
 
 def fluid_time(starts: Floats, rates: Floats, size: float) -> float:

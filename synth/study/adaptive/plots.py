@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from synth.export.plots.figures import png_bytes
 from synth.export.plots.style import INK, colours, label, new_axes, plain, title
-from synth.formulation.flow.network import Floats
+from synth.ground.arrays import Floats
 from synth.ground.units import format_size, format_time
 from synth.study.adaptive.engine import Run
 from synth.study.adaptive.report import ADAPTIVE, Comparison

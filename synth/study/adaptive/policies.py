@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from synth.formulation.flow.network import Floats
+from synth.ground.arrays import Floats
 from synth.study.adaptive.engine import Lane
 from synth.study.paths import PathSet
 from synth.study.sharing import best_rates

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from synth.formulation.flow.network import Floats
+from synth.ground.arrays import Floats
+from synth.ground.text import aligned, html_table
 from synth.ground.units import format_size, format_time
-from synth.solver.flow.summary import aligned, html_table
 from synth.study.adaptive.capacity import Trace
 from synth.study.adaptive.engine import Run
 from synth.study.adaptive.fluid import fluid_time

@@ -11,7 +11,8 @@ from synth.formulation.flow.routes import Route
 from synth.solver.flow import Plan, solve
 from synth.study.paths import link_classes
 from synth.study.threshold.pairs import Option, Thresholds, opening_costs, thresholds
-from synth.topology.model import Resource, Topology
+from synth.topology.elements import Resource
+from synth.topology.model import Topology
 
 #: Classes of links, in order of preference.
 LINK_CLASSES = ("scale-up", "pcie", "host", "nic")

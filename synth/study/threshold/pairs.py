@@ -26,9 +26,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from synth.errors import InvalidInputError
-from synth.formulation.flow.network import Floats
+from synth.ground.arrays import Floats
+from synth.ground.text import aligned, html_table
 from synth.ground.units import format_bandwidth, format_size, format_time
-from synth.solver.flow.summary import aligned, html_table
 from synth.study.adaptive.fluid import fluid_time
 from synth.study.paths import PATH_KINDS, PathSet
 from synth.study.sharing import best_rates

@@ -17,8 +17,9 @@ from synth.errors import InvalidInputError
 from synth.topology.box.hardware import PCIE_LATENCY, Rate, slowest
 from synth.topology.box.parts import Box, Gpu, Nic, Numa, without_empty_switches, without_single_switches
 from synth.topology.box.wiring import Wire, Wiring
+from synth.topology.elements import LinkKind, Node, NodeKind
 from synth.topology.fabric import NIC_LATENCY, Fabric
-from synth.topology.model import LinkKind, Node, NodeKind, Topology
+from synth.topology.model import Topology
 
 #: The layer of what GPUs send, and that of what NICs receive.
 SENT, RECEIVED = "", ".rx"

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal
 
-from synth.topology.model import LinkKind
+from synth.topology.elements import LinkKind
 
 #: Seconds. A device's PCIe port is half of NCCL's PCI hop of 1.0 us, a switch port half of its NVLink hop of 0.6 us
 #: (tuning.cc, LL); the xGMI hop is RCCL's.

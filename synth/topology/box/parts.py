@@ -12,7 +12,7 @@ from functools import cached_property
 
 from synth.errors import InvalidInputError
 from synth.topology.box.hardware import Rate, slowest
-from synth.topology.model import LinkKind
+from synth.topology.elements import LinkKind
 
 
 @dataclass(frozen=True, slots=True)

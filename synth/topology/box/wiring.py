@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from synth.topology.box.hardware import Rate
-from synth.topology.model import Link, LinkKind, Node, Resource
+from synth.topology.elements import Link, LinkKind, Node, Resource
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from itertools import combinations, product
 
 from synth.topology.box.hardware import INTEL_PEER_FACTOR, NVLINK_LATENCY, XGMI_LATENCY, Rate, exactly
 from synth.topology.box.parts import Box, Cable, Gpu, Nic, Numa, PcieSwitch, Port, Socket
-from synth.topology.model import LinkKind
+from synth.topology.elements import LinkKind
 
 GEN3, GEN4, GEN5 = Rate(15.75e9, 12e9), Rate(31e9, 24e9), Rate(63e9, 48e9)
 NIC_100G, NIC_200G, NIC_400G = Rate(12.5e9, 12e9), Rate(25e9, 23.5e9), Rate(50e9, 48.5e9)

@@ -11,7 +11,8 @@ from itertools import combinations
 from types import MappingProxyType
 
 from synth.topology.box.hardware import Rate
-from synth.topology.model import Link, LinkKind, Node, Topology
+from synth.topology.elements import Link, LinkKind, Node
+from synth.topology.model import Topology
 from synth.topology.shapes import both_ways, gpu_nodes
 
 #: Number of NVLinks between each pair of a DGX-1's GPUs (msccl-tools topologies/nvidia.py, the same in TE-CCL).

@@ -12,7 +12,8 @@ import yaml
 from synth.errors import InvalidInputError
 from synth.files.json_text import read_text
 from synth.ground.units import parse_bandwidth, parse_time
-from synth.topology.model import Link, Node, Topology
+from synth.topology.elements import Link, Node
+from synth.topology.model import Topology
 from synth.topology.shapes import both_ways
 
 _KEYS = ("topology", "npus_count", "bandwidth", "latency")

@@ -18,7 +18,8 @@ from synth.errors import InvalidInputError
 from synth.files.faults import validate
 from synth.files.json_text import Document, read_json, read_text
 from synth.ground.units import parse_bandwidth, parse_time
-from synth.topology.model import Link, LinkKind, Node, Topology
+from synth.topology.elements import Link, LinkKind, Node
+from synth.topology.model import Topology
 from synth.topology.shapes import both_ways
 
 _HEADER = "node_num gpus_per_server nvswitch_num switch_num link_num gpu_type, and perhaps ngpus_per_node"

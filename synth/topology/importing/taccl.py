@@ -13,8 +13,9 @@ from synth.errors import InvalidInputError
 from synth.files.faults import validate
 from synth.files.json_text import Document
 from synth.topology.catalogue.scale_up import DGX1_NVLINKS
+from synth.topology.elements import Link, LinkKind, Node
 from synth.topology.importing.assume import Assumptions
-from synth.topology.model import Link, LinkKind, Node, Topology
+from synth.topology.model import Topology
 from synth.topology.shapes import both_ways
 
 #: In TACCL's profiles for small chunks the costs are in smaller units (so that its solver sees numbers near one):

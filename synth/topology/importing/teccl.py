@@ -7,8 +7,9 @@ from collections.abc import Iterator, Mapping
 from synth.errors import InvalidInputError
 from synth.files.json_text import Document
 from synth.topology.catalogue.scale_up import DGX1_NVLINKS, MI250_XGMI
+from synth.topology.elements import Link, LinkKind, Node
 from synth.topology.importing.assume import Assumptions
-from synth.topology.model import Link, LinkKind, Node, Topology
+from synth.topology.model import Topology
 from synth.topology.shapes import both_ways
 
 #: TE-CCL's numbers (microsoft/TE-CCL teccl/topologies): bytes/second per link and seconds.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from synth.program.meaning.semantics import (
+    Semantics,
     buffer_chunks,
     expected_output,
     input_tokens,
@@ -12,7 +13,6 @@ from synth.program.meaning.semantics import (
     normalised,
     semantics_faults,
 )
-from synth.program.msccl.model import Semantics
 
 
 def outputs(claim: Semantics) -> list[list[list[int]]]:

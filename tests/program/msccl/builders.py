@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from synth.program.meaning.semantics import buffer_chunks
-from synth.program.msccl.model import Buffer, Draft, GpuProgram, Semantics, Step, StepType, ThreadBlock
+from synth.program.meaning.semantics import Semantics, buffer_chunks
+from synth.program.msccl.model import Buffer, Draft, GpuProgram, Step, StepType, ThreadBlock
 from tests import places
 
 DATA = places.SHARED

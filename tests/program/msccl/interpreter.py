@@ -10,7 +10,8 @@ from collections import deque
 from dataclasses import dataclass, field
 from random import Random
 
-from synth.program.msccl.model import Draft, Semantics, Step
+from synth.program.meaning.semantics import Semantics
+from synth.program.msccl.model import Draft, Step
 
 Value = int | None
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from synth.program.msccl.model import Buffer, Draft, Semantics, Step, ThreadBlock
+from synth.program.meaning.semantics import Semantics
+from synth.program.msccl.model import Buffer, Draft, Step, ThreadBlock
 from tests.program.msccl.builders import block, draft, gpu, step
 
 Where = tuple[Buffer, int]

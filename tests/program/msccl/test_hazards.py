@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from synth.program.msccl.model import Draft, Semantics, Step
+from synth.program.meaning.semantics import Semantics
+from synth.program.msccl.model import Draft, Step
 from synth.program.msccl.verifying.verify import verify
 from tests.program.msccl.builders import block, draft, edit_step, gpu, scratch_allreduce, step
 

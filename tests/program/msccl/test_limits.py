@@ -9,9 +9,9 @@ from typing import cast
 import pytest
 
 from synth.errors import NotExpressibleError, VerificationError
-from synth.program.meaning.semantics import buffer_chunks
+from synth.program.meaning.semantics import Semantics, buffer_chunks
 from synth.program.msccl.limits.check import counts_values, limit_faults, parser_faults
-from synth.program.msccl.model import Buffer, Draft, GpuProgram, Semantics, Step, StepType, ThreadBlock
+from synth.program.msccl.model import Buffer, Draft, GpuProgram, Step, StepType, ThreadBlock
 from synth.program.msccl.program import Program
 from synth.program.msccl.targets import MSCCL
 from tests.program.msccl.builders import (

@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 import synth
 from synth.demand import COLLECTIVES
 from synth.errors import InvalidInputError, NotExpressibleError
+from synth.program.meaning.lowering_options import Lowering
 from synth.program.meaning.semantics import IN_PLACE
 from synth.program.msccl import MSCCL, TARGETS, Draft, Step, Target, lower, make_draft, verify
 from synth.program.msccl.xml import read_xml, to_xml
-from synth.program.runtime import Runtime
+from synth.program.runtime import fitted, runtime_named
 from synth.topology import Topology
 from tests.program.msccl.builders import edit_step, without_step
 from tests.program.msccl.interpreter import run as interpret
@@ -64,7 +65,7 @@ def test_every_builtin_and_collective_verifies(name: str, collective: str) -> No
                 with pytest.raises(InvalidInputError, match="no in-place form"):
                     lower(schedule, inplace=True)
                 continue
-            draft = make_draft(schedule, inplace=True)
+            draft = make_draft(schedule, options=Lowering(inplace=True))
         program = synth.Program(draft, MSCCL)
         assert program.report.ok
         assert verify(read_xml(to_xml(program))).ok
@@ -166,8 +167,8 @@ def test_every_xml_target(name: str, collective: str) -> None:
         for inplace in (False, True):
             if inplace and collective == "alltoall":
                 continue
-            runtime = Runtime(target.name, {"inplace": inplace})
-            schedule, draft = runtime.fitted(plan, None, 0.02, None)
+            runtime = runtime_named(target.name, {"inplace": inplace})
+            schedule, draft = fitted(runtime, plan, None, 0.02, None)
             program = runtime.program(draft)
             assert isinstance(program, synth.Program)
             assert program.report.ok
@@ -186,8 +187,8 @@ def test_random_topologies_on_every_target(topology: Topology, collective: str, 
 def test_finer_chunks_give_way_to_the_limits() -> None:
     """On 64 steps per block and 64 blocks per GPU a broadcast cannot be cut as finely as on 256 and 216."""
     plan = synth.solve("fullmesh:8", "broadcast", 1e9)
-    fine, _ = Runtime("msccl", {}).fitted(plan, None, 0.02, None)
-    coarse, draft = Runtime("rccl", {"max_channels": 2}).fitted(plan, None, 0.02, None)
+    fine, _ = fitted(runtime_named("msccl"), plan, None, 0.02, None)
+    coarse, draft = fitted(runtime_named("rccl", {"max_channels": 2}), plan, None, 0.02, None)
     assert coarse.chunks_per_shard <= fine.chunks_per_shard
     assert isinstance(draft, Draft)
     assert draft.nchannels <= 2

@@ -9,7 +9,8 @@ from dataclasses import FrozenInstanceError, replace
 import pytest
 
 from synth.errors import NotExpressibleError, VerificationError
-from synth.program.msccl.model import Draft, Semantics
+from synth.program.meaning.semantics import Semantics
+from synth.program.msccl.model import Draft
 from synth.program.msccl.program import Program
 from synth.program.msccl.targets import MSCCL
 from tests.program.msccl.builders import draft, edit_step, gpu, ring_allgather, ring_allreduce

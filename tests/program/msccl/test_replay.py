@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from synth.program.msccl.model import Draft, Semantics, Step
+from synth.program.meaning.semantics import Semantics
+from synth.program.msccl.model import Draft, Step
 from synth.program.msccl.targets import MSCCL
 from synth.program.msccl.verifying.verify import chunks_per_message, deadlock_free_max_bytes, verify
 from tests.program.msccl.builders import (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from synth.program.msccl.model import Semantics
+from synth.program.meaning.semantics import Semantics
 from synth.program.msccl.selection import count_rule
 
 

@@ -9,9 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from synth.errors import InvalidInputError, NotExpressibleError
+from synth.program.meaning.semantics import Semantics
 from synth.program.msccl.limits import check as limits
 from synth.program.msccl.limits.check import launch_faults, limit_faults, limit_items
-from synth.program.msccl.model import Buffer, Draft, Semantics
+from synth.program.msccl.model import Buffer, Draft
 from synth.program.msccl.program import Program
 from synth.program.msccl.targets import MSCCL, MSCCL_EXECUTOR, RCCL, TARGETS, Target, describe_targets, target_named
 from synth.program.msccl.verifying.deadlocks import UNLIMITED, hang_at, safe_max_bytes

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from synth.program.meaning.semantics import buffer_chunks
-from synth.program.msccl.model import Buffer, Draft, GpuProgram, Semantics, Step
+from synth.program.meaning.semantics import Semantics, buffer_chunks
+from synth.program.msccl.model import Buffer, Draft, GpuProgram, Step
 from synth.program.msccl.verifying.verify import verify
 from tests.program.msccl.builders import (
     block,

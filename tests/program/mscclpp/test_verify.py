@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from synth.errors import NotExpressibleError, VerificationError
-from synth.program.msccl.model import Semantics
+from synth.program.meaning.semantics import Semantics
 from synth.program.mscclpp.lowering import blocks as mscclpp_blocks
 from synth.program.mscclpp.lowering.lower import make_mscclpp_draft
 from synth.program.mscclpp.model import (

@@ -8,11 +8,11 @@ from itertools import accumulate
 
 import numpy as np
 
-from synth.program.meaning.semantics import IN_PLACE, UNEVEN, is_standard
+from synth.program.meaning.semantics import IN_PLACE, UNEVEN, Semantics, is_standard
 from synth.program.msccl.columns import Columns, columns
 from synth.program.msccl.limits.screen import suspicious_blocks
 from synth.program.msccl.limits.steps import Item, block_items, step_items
-from synth.program.msccl.model import Draft, GpuProgram, Semantics
+from synth.program.msccl.model import Draft, GpuProgram
 from synth.program.msccl.opcodes import STEP_TYPES, place
 from synth.program.msccl.targets import Target
 

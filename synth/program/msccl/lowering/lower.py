@@ -12,17 +12,18 @@ from typing import Any
 
 from synth.errors import InvalidInputError, NotExpressibleError
 from synth.program.meaning.claims import claim_of, input_offset, local_copies, output_offset
-from synth.program.meaning.semantics import IN_PLACE, buffer_chunks
+from synth.program.meaning.lowering_options import DEFAULT, Lowering
+from synth.program.meaning.semantics import IN_PLACE, Semantics, buffer_chunks
 from synth.program.msccl.lowering.blocks import BlockKey, Place, RankBlocks
 from synth.program.msccl.lowering.lanes import lanes_of
-from synth.program.msccl.model import Draft, GpuProgram, Semantics
+from synth.program.msccl.model import Draft, GpuProgram
 from synth.program.msccl.program import Program
-from synth.program.msccl.targets import MSCCL, Target
+from synth.program.msccl.targets import MSCCL, Target, target_named
 from synth.schedule.model import Schedule, Transfer
 
 
-def lower(schedule: Schedule, target: Target = MSCCL, **options: Any) -> Program:
-    """Lower a schedule to a verified program: :func:`make_draft` with its options, then the verification.
+def lower(schedule: Schedule, target: Target | str = MSCCL, **options: Any) -> Program:
+    """Lower a schedule to a verified program: options are the fields of :class:`Lowering`, then the verification.
 
     Raises
     ------
@@ -31,21 +32,11 @@ def lower(schedule: Schedule, target: Target = MSCCL, **options: Any) -> Program
     VerificationError
         When the program does not do what it claims (a defect of synth, never of the input).
     """
-    return Program(make_draft(schedule, target, **options), target)
+    runtime = target_named(target) if isinstance(target, str) else target
+    return Program(make_draft(schedule, runtime, Lowering.of(options)), runtime)
 
 
-def make_draft(
-    schedule: Schedule,
-    target: Target = MSCCL,
-    *,
-    inplace: bool = False,
-    name: str | None = None,
-    min_bytes: int = 0,
-    max_bytes: int | None = None,
-    protocol: str = "Simple",
-    instances: int = 1,
-    max_channels: int | None = None,
-) -> Draft:
+def make_draft(schedule: Schedule, target: Target = MSCCL, options: Lowering = DEFAULT) -> Draft:
     """Thread blocks of a schedule, not verified yet.
 
     Parameters
@@ -54,18 +45,8 @@ def make_draft(
         What to run.
     target
         Runtime whose limits and step types apply.
-    inplace
-        For calls that pass one buffer for both sides (all-gather, reduce-scatter, all-reduce, broadcast, reduce).
-    name
-        Name in the file; default made from collective, topology and chunks.
-    min_bytes, max_bytes
-        Sizes for which the file is active; default from 0 to the power of two above the demand's size.
-    protocol
-        Simple, LL or LL128.
-    instances
-        Least number of channels per path, among which its transfers take turns.
-    max_channels
-        Most channels that the program may use.
+    options
+        How; ``sms`` is the target's own limit (:meth:`Target.on_gpu`) and not looked at here.
 
     Returns
     -------
@@ -79,38 +60,37 @@ def make_draft(
         When more than ``max_channels`` channels are needed.
     """
     claim = claim_of(schedule)
-    top = max_bytes or 1 << max(20, int(schedule.plan.demand.size_bytes).bit_length())
-    _check_options(claim, target, inplace, protocol, instances, min_bytes, top)
-    lowering = _Lowering(schedule, claim, target, inplace, instances)
+    top = options.max_bytes or 1 << max(20, int(schedule.plan.demand.size_bytes).bit_length())
+    _check_options(claim, target, options, top)
+    lowering = _Lowering(schedule, claim, target, options.inplace, options.instances)
+    max_channels = options.max_channels
     if max_channels is not None and lowering.channels > max_channels:
         raise NotExpressibleError(
             f"the program needs {lowering.channels} channels, {max_channels} are allowed: fewer chunks need fewer"
         )
     return Draft(
-        name=_safe_name(name or _default_name(schedule), target.max_name_bytes),
+        name=_safe_name(options.name or _default_name(schedule), target.max_name_bytes),
         semantics=claim,
         nchannels=lowering.channels,
-        proto=protocol,
-        inplace=inplace,
-        outofplace=not inplace,
-        min_bytes=min_bytes,
+        proto=options.protocol,
+        inplace=options.inplace,
+        outofplace=not options.inplace,
+        min_bytes=options.min_bytes,
         max_bytes=top,
         gpus=lowering.gpus(),
     )
 
 
-def _check_options(
-    claim: Semantics, target: Target, inplace: bool, protocol: str, instances: int, low: int, top: int
-) -> None:
+def _check_options(claim: Semantics, target: Target, asked: Lowering, top: int) -> None:
     faults = []
-    if inplace and claim.collective not in IN_PLACE:
+    if asked.inplace and claim.collective not in IN_PLACE:
         faults.append(f"{claim.collective} has no in-place form; in place are {', '.join(IN_PLACE)}")
-    if target.protocol(protocol) is None:
-        faults.append(f"protocol {protocol!r}: {target.name} has {', '.join(p.name for p in target.protocols)}")
-    if instances < 1:
-        faults.append(f"instances {instances} must be 1 or more")
-    if not 0 <= low < top:
-        faults.append(f"min_bytes {low} must be 0 or more and below max_bytes {top}")
+    if target.protocol(asked.protocol) is None:
+        faults.append(f"protocol {asked.protocol!r}: {target.name} has {', '.join(p.name for p in target.protocols)}")
+    if asked.instances < 1:
+        faults.append(f"instances {asked.instances} must be 1 or more")
+    if not 0 <= asked.min_bytes < top:
+        faults.append(f"min_bytes {asked.min_bytes} must be 0 or more and below max_bytes {top}")
     if faults:
         raise InvalidInputError(faults)
 

@@ -6,9 +6,8 @@ from collections import deque
 from dataclasses import dataclass
 
 from synth.program.meaning.multisets import UNDEFINED, Multisets, describe_difference
-from synth.program.meaning.semantics import input_tokens
+from synth.program.meaning.semantics import Semantics, input_tokens
 from synth.program.msccl.columns import Ints
-from synth.program.msccl.model import Semantics
 from synth.program.msccl.opcodes import STEP_ORDER
 from synth.program.msccl.verifying.image import Image
 

@@ -116,7 +116,8 @@ def build_image(draft: Draft, inplace: bool, table: Columns | None = None) -> Im
     if ordered != draft.gpus:
         draft, table = replace(draft, gpus=ordered), None
     table = columns(draft) if table is None else table
-    layouts = tuple(layout(draft.semantics, gpu, inplace) for gpu in draft.gpus)
+    sizes = [(gpu.id, (gpu.i_chunks, gpu.o_chunks, gpu.s_chunks)) for gpu in draft.gpus]
+    layouts = tuple(layout(draft.semantics, rank, size, inplace) for rank, size in sizes)
     real = np.flatnonzero(~table.are(("nop",)))
     wait_first, wait = _waits(table, real)
     inbound, outbound, sender, receiver = _connections(table)

@@ -7,8 +7,7 @@ from functools import reduce
 
 import numpy as np
 
-from synth.program.meaning.semantics import Tokens, expected_output, member_ranks
-from synth.program.msccl.model import Semantics
+from synth.program.meaning.semantics import Semantics, Tokens, expected_output, member_ranks
 from synth.program.msccl.verifying.contents import UNDEFINED, Contents, describe_difference
 from synth.program.msccl.verifying.image import Image
 

@@ -8,8 +8,9 @@ from itertools import accumulate, zip_longest
 from operator import attrgetter
 from typing import Any, NamedTuple
 
+from synth.program.meaning.semantics import Semantics
 from synth.program.msccl.columns import Columns, Flags, columns, resolve_waits
-from synth.program.msccl.model import Draft, GpuProgram, Semantics, Step, ThreadBlock
+from synth.program.msccl.model import Draft, GpuProgram, Step, ThreadBlock
 from synth.program.msccl.opcodes import READS_SRC, RECEIVES, SENDS, STEP_TYPES, USES_DST, place
 
 _INTS = {

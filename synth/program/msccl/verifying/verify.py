@@ -8,10 +8,10 @@ from dataclasses import replace
 import numpy as np
 
 from synth.program.meaning.report import Report
-from synth.program.meaning.semantics import IN_PLACE, ROOTED, input_tokens, semantics_faults
+from synth.program.meaning.semantics import IN_PLACE, ROOTED, Semantics, input_tokens, semantics_faults
 from synth.program.msccl.columns import Columns, columns
 from synth.program.msccl.limits.check import launch_faults, limit_items, unaddressable
-from synth.program.msccl.model import Draft, Semantics
+from synth.program.msccl.model import Draft
 from synth.program.msccl.targets import MSCCL, Target
 from synth.program.msccl.verifying.contents import execute
 from synth.program.msccl.verifying.deadlocks import (

@@ -13,8 +13,8 @@ from typing import cast
 
 from synth.errors import InvalidInputError
 from synth.files.source import source_text
-from synth.program.meaning.semantics import ROOTED
-from synth.program.msccl.model import Buffer, Draft, GpuProgram, Semantics, Step, StepType, ThreadBlock
+from synth.program.meaning.semantics import ROOTED, Semantics
+from synth.program.msccl.model import Buffer, Draft, GpuProgram, Step, StepType, ThreadBlock
 from synth.program.msccl.targets import MSCCL, TARGETS, Target
 from synth.program.msccl.xml.c_integers import c_int, c_long
 from synth.program.msccl.xml.lexer import Element

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Literal, cast
 
 from synth.errors import InvalidInputError
-from synth.program.meaning.semantics import EVEN, ROOTED, UNEVEN
-from synth.program.msccl.model import Buffer, Draft, GpuProgram, Semantics, Step, StepType, ThreadBlock
+from synth.program.meaning.semantics import EVEN, ROOTED, UNEVEN, Semantics
+from synth.program.msccl.model import Buffer, Draft, GpuProgram, Step, StepType, ThreadBlock
 from synth.program.msccl.opcodes import BUFFERS, STEP_TYPES
 from synth.program.msccl.targets import MSCCL, Target
 from synth.program.msccl.xml.lexer import Element, Values, parse_elements, unescape

@@ -16,8 +16,7 @@ from typing import Final
 from synth.errors import InvalidInputError, NotExpressibleError
 from synth.program.meaning.channel_types import CHANNEL_TYPES
 from synth.program.meaning.claims import claim_of, local_copies
-from synth.program.meaning.semantics import IN_PLACE, buffer_chunks
-from synth.program.msccl.model import Semantics
+from synth.program.meaning.semantics import IN_PLACE, Semantics, buffer_chunks
 from synth.program.mscclpp.lowering.blocks import LaneBlock, lane_blocks
 from synth.program.mscclpp.lowering.lanes import Bundle, Lane, least_lanes, make_bundle, pack
 from synth.program.mscclpp.lowering.pieces import Piece, merge, pieces_of, split

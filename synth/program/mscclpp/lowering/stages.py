@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from synth.program.meaning.channel_types import ChannelType
 from synth.program.meaning.claims import input_offset, output_offset
-from synth.program.msccl.model import Semantics
+from synth.program.meaning.semantics import Semantics
 from synth.program.mscclpp.lowering.pieces import Carry, Piece
 from synth.schedule.model import Schedule
 

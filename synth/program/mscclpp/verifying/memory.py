@@ -9,9 +9,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from synth.program.meaning.semantics import Tokens, expected_output, input_tokens, layout
-from synth.program.msccl.model import GpuProgram, Semantics
-from synth.program.msccl.verifying.contents import UNDEFINED, Multisets, describe_difference
+from synth.program.meaning.multisets import UNDEFINED, Multisets, describe_difference
+from synth.program.meaning.semantics import Semantics, Tokens, expected_output, input_tokens, layout
 from synth.program.mscclpp.model import MscclppDraft
 from synth.program.mscclpp.verifying.concrete import Move, Range
 
@@ -43,7 +42,8 @@ class Memory:
         self.layouts = [
             layout(
                 self.claim,
-                GpuProgram(g.id, g.input_chunks * cells, g.output_chunks * cells, g.scratch_chunks * cells, ()),
+                g.id,
+                (g.input_chunks * cells, g.output_chunks * cells, g.scratch_chunks * cells),
                 draft.inplace,
             )
             for g in draft.gpus

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from synth.program.msccl.model import Semantics
+from synth.program.meaning.semantics import Semantics
 from synth.program.mscclpp.model import MscclppDraft
 from synth.program.mscclpp.verifying.concrete import Action, Concrete
 from synth.program.mscclpp.verifying.hazards import End, channel_ends

@@ -6,8 +6,7 @@ from dataclasses import replace
 from itertools import chain
 
 from synth.program.meaning.report import Report
-from synth.program.meaning.semantics import EVEN, ROOTED, UNEVEN, buffer_chunks, semantics_faults
-from synth.program.msccl.model import Semantics
+from synth.program.meaning.semantics import EVEN, ROOTED, UNEVEN, Semantics, buffer_chunks, semantics_faults
 from synth.program.mscclpp.model import MSCCLPP_LIMITS, MscclppDraft, MscclppLimits, flat_ops
 from synth.program.mscclpp.verifying.concrete import Concrete, concretise, probe_sizes
 from synth.program.mscclpp.verifying.hazards import plan_hazards, plan_notes

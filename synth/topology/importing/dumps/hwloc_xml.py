@@ -18,9 +18,9 @@ from synth.topology.box.hardware import (
     socket_of,
 )
 from synth.topology.box.parts import Box, Cable, Gpu, Nic, Numa, PcieSwitch, Port, Socket
+from synth.topology.elements import LinkKind
 from synth.topology.importing.dumps.described import Described
 from synth.topology.importing.dumps.pci import bus_id
-from synth.topology.model import LinkKind
 
 _GPU_DEVICES = re.compile(r"(nvml|cuda|rsmi|ze|opencl)[0-9]")
 _MATRICES: Mapping[str, tuple[LinkKind, float]] = {

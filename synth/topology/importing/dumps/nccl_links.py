@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from synth.files.xml_tree import Element
 from synth.topology.box.hardware import NVLINK_LATENCY, XGMI_LATENCY, Rate, exactly, nvlink_of, xgmi_of
 from synth.topology.box.parts import Cable, Port
+from synth.topology.elements import LinkKind
 from synth.topology.importing.dumps.pci import CPU_LINK_CLASS, GPU_CLASSES, bus_id, number, whole
-from synth.topology.model import LinkKind
 
 
 @dataclass(frozen=True, slots=True)

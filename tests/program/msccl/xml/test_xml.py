@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from synth.errors import InvalidInputError, NotExpressibleError, VerificationError
-from synth.program.meaning.semantics import normalised
-from synth.program.msccl.model import Buffer, Draft, Semantics, Step, ThreadBlock
+from synth.program.meaning.semantics import Semantics, normalised
+from synth.program.msccl.model import Buffer, Draft, Step, ThreadBlock
 from synth.program.msccl.program import Program
 from synth.program.msccl.xml import reader as msccl_reader
 from synth.program.msccl.xml import writer as msccl_xml

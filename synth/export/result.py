@@ -1,0 +1,220 @@
+"""What a run of the line made: its stages, what it says of them, and its files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from synth.errors import InvalidInputError
+from synth.export.paths_json import dump_paths, paths_name
+from synth.export.schedule_json import dump_schedule
+from synth.files.writing import write_files
+from synth.ground.text import aligned, html_table
+from synth.ground.units import format_size, format_time
+from synth.program.channel_paths import ChannelPaths
+from synth.program.msccl import Program
+from synth.program.runtime import AnyProgram, Facts, Runtime, runtime_named
+from synth.schedule import Schedule
+from synth.solver.flow import Plan
+from synth.solver.flow.plan import facts as plan_facts
+from synth.solver.flow.plan_file import dump_plan
+
+FORMAT = "synth-result/1"
+
+
+@dataclass(frozen=True)
+class Result:
+    """Everything that one run of the line made.
+
+    Attributes
+    ----------
+    plan, schedule, program
+        The three stages; the program is verified.
+    timings
+        Seconds per stage: formulate, solve, schedule, lower, verify, total.
+    files
+        Written files by kind (see :meth:`write`).
+    runtime
+        Target with the options of the lowering.
+    """
+
+    plan: Plan
+    schedule: Schedule
+    program: AnyProgram
+    timings: Mapping[str, float] = field(default_factory=dict, compare=False)
+    files: Mapping[str, str] = field(default_factory=dict, compare=False)
+    runtime: Runtime = field(default_factory=lambda: runtime_named("msccl"), compare=False)
+
+    @cached_property
+    def paths(self) -> ChannelPaths:
+        """Which path each channel stands for: its kind and links, and settings that lead there."""
+        return self.runtime.paths(self.schedule)
+
+    @cached_property
+    def text(self) -> str:
+        """The file that the runtime loads: MSCCL XML, or MSCCL++ JSON."""
+        return self.runtime.file(self.program)[1]
+
+    @property
+    def xml_program(self) -> Program:
+        """The program of an XML runtime.
+
+        Raises
+        ------
+        InvalidInputError
+            When the target is mscclpp, whose plans are JSON.
+        """
+        if not isinstance(self.program, Program):
+            raise InvalidInputError("an mscclpp plan is JSON, not XML: use .program and .text")
+        return self.program
+
+    @property
+    def xml(self) -> str:
+        """The program as MSCCL XML; the same error for mscclpp."""
+        self.xml_program  # noqa: B018 - refuses mscclpp
+        return self.text
+
+    @cached_property
+    def facts(self) -> Facts:
+        """What the runtime says of its program: sizes that it serves, blocks, steps."""
+        return self.runtime.facts(self.program)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The ``synth-result/1`` object of the CLI's ``--json``."""
+        schedule, facts = self.schedule, self.facts
+        after = {
+            "chunks_per_shard": schedule.chunks_per_shard,
+            "quantized_us": schedule.quantized * 1e6,
+            "simulated_us": schedule.simulated * 1e6,
+            "target": facts.target,
+            "active_bytes": [facts.low, facts.high],
+        }
+        return result_dict(self.plan, after, self.timings, self.files)
+
+    def summary(self) -> str:
+        """A few aligned lines for a person."""
+        return aligned(self._facts())
+
+    def _repr_html_(self) -> str:
+        return html_table(self._facts())
+
+    def _facts(self) -> list[tuple[str, str]]:
+        """The plan's facts, then schedule and program, as (label, text)."""
+        schedule, facts = self.schedule, self.facts
+        whole = "" if schedule.proven else " (not proven the best split)"
+        return [
+            *plan_facts(self.plan),
+            ("quantised", f"{format_time(schedule.quantized)}, {100 * schedule.loss:.2f} % over the plan{whole}"),
+            ("simulated", f"{format_time(schedule.simulated)} with latency"),
+            ("chunks", f"{schedule.chunks_per_shard} per shard of {format_size(schedule.chunk_bytes)}"),
+            ("program", f"for {facts.target}: {facts.size}, verified"),
+            ("runs when", f"message of {facts.low} to {facts.high} bytes, {facts.counts}"),
+        ]
+
+    def write(self, folder: str | Path) -> Result:
+        """Write plan.json, schedule.json, the program, summary.txt and the plots; returns a result with ``files``.
+
+        All files are made before the first one appears under its name.
+
+        Raises
+        ------
+        InvalidInputError
+            When the folder or a file cannot be written; then no file has changed.
+        """
+        from synth.export.plots.figures import figure_files  # matplotlib is slow to import
+
+        name, text = self.runtime.file(self.program)
+        contents = {
+            "plan": ("plan.json", dump_plan(self.plan).encode()),
+            "schedule": ("schedule.json", dump_schedule(self.schedule).encode()),
+            "summary": ("summary.txt", (self.summary() + "\n").encode()),
+            **{Path(plot).stem: (plot, data) for plot, data in figure_files(self.schedule).items()},
+            "program": (name, text.encode()),
+            "paths": (paths_name(name), dump_paths(self.paths, name).encode()),
+        }
+        return replace(self, files=_written(folder, contents))
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A plan as the result of a command; large clusters have no schedule that one file could hold.
+
+    Attributes
+    ----------
+    plan
+        The plan.
+    timings
+        Seconds: formulate, solve, total.
+    files
+        Written files by kind (see :meth:`write`).
+    """
+
+    plan: Plan
+    timings: Mapping[str, float] = field(default_factory=dict, compare=False)
+    files: Mapping[str, str] = field(default_factory=dict, compare=False)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The ``synth-result/1`` object of ``synth solve --plan-only --json``: null where there is no schedule."""
+        after = dict.fromkeys(("chunks_per_shard", "quantized_us", "simulated_us", "target", "active_bytes"))
+        return result_dict(self.plan, after, self.timings, self.files)
+
+    def summary(self) -> str:
+        """A few aligned lines for a person."""
+        return aligned(plan_facts(self.plan))
+
+    def write(self, folder: str | Path) -> Planned:
+        """Write plan.json, summary.txt and the plan's plots; returns a result with ``files``."""
+        from synth.export.plots.figures import plan_files  # matplotlib is slow to import
+
+        contents = {
+            "plan": ("plan.json", dump_plan(self.plan).encode()),
+            "summary": ("summary.txt", (self.summary() + "\n").encode()),
+            **{Path(plot).stem: (plot, data) for plot, data in plan_files(self.plan).items()},
+        }
+        return replace(self, files=_written(folder, contents))
+
+
+def _written(folder: str | Path, contents: Mapping[str, tuple[str, bytes]]) -> dict[str, str]:
+    """Write (name, data) by kind of file into a folder, all or none; the paths by kind."""
+    write_files(Path(folder), dict(contents.values()))
+    return {kind: str(Path(folder) / name) for kind, (name, _) in contents.items()}
+
+
+def result_dict(
+    plan: Plan, after: Mapping[str, Any], timings: Mapping[str, float], files: Mapping[str, str]
+) -> dict[str, Any]:
+    """The ``synth-result/1`` object; ``after`` holds what comes after the plan."""
+    return {
+        "format": FORMAT,
+        "topology": plan.topology.name,
+        "collective": plan.demand.collective,
+        "ranks": list(plan.demand.ranks),
+        "size_bytes": plan.demand.size_bytes,
+        "status": plan.status,
+        "bound_us": plan.bound * 1e6,
+        "plan_us": plan.time * 1e6,
+        "gap": plan.gap,
+        "method": plan.method,
+        "alternatives_us": {name: span * 1e6 for name, span in plan.alternatives.items()},
+        "bottleneck": list(plan.bottleneck),
+        "routes": len(plan.routes),
+        "depth": plan.depth,
+        "chunks_per_shard": after["chunks_per_shard"],
+        "quantized_us": after["quantized_us"],
+        "simulated_us": after["simulated_us"],
+        "algbw_GBps": plan.algbw / 1e9,
+        "busbw_GBps": None if plan.busbw is None else plan.busbw / 1e9,
+        "target": after["target"],
+        "active_bytes": after["active_bytes"],
+        "timings_s": dict(timings),
+        "solver": {
+            "engine": plan.solver.engine,
+            "version": plan.solver.version,
+            "iterations": plan.solver.iterations,
+            "columns": plan.solver.columns,
+        },
+        "files": dict(files),
+    }
