@@ -29,11 +29,19 @@ class Report:
         What an accepted file is then refused for when it is to run.
     hazards
         What the target does not notice, although the file then hangs, corrupts data, or is read differently from what
-        its author meant.
+        its author meant; and everything in ``dead``.
     limits
         Target limits that are broken.
     structure, deadlocks, data, races
         Faults by kind. When there are structure faults the program is not run; when it hangs, data are not checked.
+    dead
+        Reads of undefined chunks, races and overlaps that no claimed output depends on. They are no faults, because they
+        change no result in any interleaving, but faults of the strict verdict.
+    served_bytes
+        Smallest and largest message size, both inclusive, for which the target selects the file, 2^63-1 when there is
+        no end; None when it never does, or is not asked (mscclpp).
+    count_multiple
+        Element counts that are served, for the call's own count, are multiples of this; 0 when not asked.
     deadlock_free_max_bytes
         Largest message size in the file's range at which it cannot hang; 2^63-1 when the range has no end. None when it
         always hangs, or was not run.
@@ -63,7 +71,10 @@ class Report:
     deadlocks: tuple[str, ...] = ()
     data: tuple[str, ...] = ()
     races: tuple[str, ...] = ()
+    dead: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    served_bytes: tuple[int, int] | None = None
+    count_multiple: int = 0
     deadlock_free_max_bytes: int | None = None
     wrong_chunks: int = 0
     root: int | None = None
@@ -84,14 +95,29 @@ class Report:
         """Whether the file is accepted and there are no faults."""
         return self.accepted and not self.faults
 
-    def summary(self) -> str:
-        """Return a few lines for a person."""
-        verdict = "verified" if self.ok else f"{len(self.faults)} faults"
+    @property
+    def strict_faults(self) -> tuple[str, ...]:
+        """All faults, those on dead data included."""
+        return (*self.faults, *self.dead)
+
+    @property
+    def strict_ok(self) -> bool:
+        """Whether the file is accepted and not even dead data are touched in the wrong order."""
+        return self.ok and not self.dead
+
+    def summary(self, strict: bool = False) -> str:
+        """Return a few lines for a person; ``strict`` counts what touches dead data only as faults."""
+        faults = self.strict_faults if strict else self.faults
+        verdict = "verified" if self.accepted and not faults else f"{len(faults)} faults"
+        if self.ok and self.dead:
+            other = f"{len(self.dead)} faults" if not strict else "verified"
+            verdict += f" ({other} {'with' if not strict else 'without'} --strict: on data that no output depends on)"
         size = f"{self.ranks} ranks, {self.blocks} thread blocks, {self.steps} steps"
         lines = [f"{self.name}: {self.collective} for {self.target}, {size}: {verdict}"]
         lines.append(f"  {self.target} {'accepts' if self.accepted else 'rejects'} the file")
         if self.modes:
             lines.append(f"  data checked {' and '.join(self.modes)}")
+        lines += self._served_lines()
         if self.deadlock_free_max_bytes is not None:
             end = self.deadlock_free_max_bytes
             lines.append(f"  cannot hang {'at any size' if end >= (1 << 63) - 1 else f'up to {end} bytes'}")
@@ -105,6 +131,15 @@ class Report:
                 lines.append(f"  {label}and {len(texts) - _SHOWN} more")
         return "\n".join(lines)
 
+    def _served_lines(self) -> list[str]:
+        if self.served_bytes is None:
+            return []
+        low, high = self.served_bytes
+        sizes = f"{low} B and more" if high >= (1 << 63) - 1 else f"{low}..{high} B"
+        return [f"  selected for messages of {sizes}, element counts that are multiples of {self.count_multiple}"]
+
     def to_dict(self) -> dict[str, Any]:
-        """JSON-ready form, with ``ok`` and ``faults``."""
-        return {"format": "synth-verify/1", "ok": self.ok, "faults": list(self.faults), **asdict(self)}
+        """JSON-ready form, with ``ok``, ``strict_ok``, ``faults`` and ``strict_faults``."""
+        verdicts = {"ok": self.ok, "strict_ok": self.strict_ok}
+        faults = {"faults": list(self.faults), "strict_faults": list(self.strict_faults)}
+        return {"format": "synth-verify/1", **verdicts, **faults, **asdict(self)}

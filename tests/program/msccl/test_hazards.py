@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from synth.program.meaning.report import Report
 from synth.program.meaning.semantics import Semantics
 from synth.program.msccl.model import Draft, Step
 from synth.program.msccl.verifying.verify import verify
@@ -62,6 +63,11 @@ def test_each_of_the_two_waits_is_needed(index: int) -> None:
     assert verify(program).races
 
 
+def all_races(report: Report) -> list[str]:
+    """Races on live and on dead data: what the strict verdict refuses."""
+    return [text for text in report.strict_faults if "race (" in text]
+
+
 def local(first: list[Step], second: list[Step]) -> Draft:
     claim = Semantics("custom", 1, 4)
     return draft(claim, [gpu(claim, 0, [block(0, -1, -1, first), block(1, -1, -1, second)], scratch=4)])
@@ -82,18 +88,18 @@ def copy(src: int, dst: int, *, wait: int = -1, signal: bool = False, cnt: int =
     ],
 )
 def test_kinds(kind: str, first: list[Step], second: list[Step]) -> None:
-    races = verify(local(first, second)).races
+    races = all_races(verify(local(first, second)))
     assert len(races) == 1
     assert f"race ({kind})" in races[0]
     # a wait on whichever side cures it
     waits = [replace(second[0], depid=0, deps=0)]
-    assert verify(local([replace(first[0], hasdep=True)], waits)).races == ()
+    assert all_races(verify(local([replace(first[0], hasdep=True)], waits))) == []
 
 
 def test_reading_in_two_blocks_is_no_race_but_each_reader_counts() -> None:
     read = [step("cpy", ("i", 0), ("s", 0))]
     other = [step("cpy", ("i", 0), ("s", 1))]
-    assert verify(local(read, other)).races == ()
+    assert all_races(verify(local(read, other))) == []
     claim = Semantics("custom", 1, 4)
     blocks = [
         block(0, -1, -1, [replace(read[0], hasdep=True)]),
@@ -101,10 +107,10 @@ def test_reading_in_two_blocks_is_no_race_but_each_reader_counts() -> None:
         block(2, -1, -1, [step("nop", dep=(0, 0)), step("cpy", ("i", 1), ("i", 0), dep=(1, 0))]),
     ]
     good = draft(claim, [gpu(claim, 0, blocks, scratch=4)])
-    assert verify(good).races == ()
+    assert all_races(verify(good)) == []
     for index in (0, 1):
         bad = edit_step(good, 0, 2, index, lambda s: replace(s, depid=-1, deps=-1))
-        assert len(verify(bad).races) == 1
+        assert len(all_races(verify(bad))) == 1
 
 
 def test_order_through_another_gpu_counts() -> None:
@@ -136,7 +142,7 @@ def test_back_pressure_is_not_order() -> None:
         block(1, -1, -1, [step("cpy", ("o", 0), ("s", 0))]),
     ]
     program = draft(claim, [gpu(claim, 0, zero, 2), gpu(claim, 1, one, 2)])
-    assert len(verify(program, depth=1).races) == 1
+    assert len(all_races(verify(program, depth=1))) == 1
 
 
 def test_in_place_aliases_are_seen() -> None:
@@ -144,7 +150,7 @@ def test_in_place_aliases_are_seen() -> None:
     claim = Semantics("allreduce", 1, 1)
     blocks = [block(0, -1, -1, [step("cpy", ("i", 0), ("o", 0))]), block(1, -1, -1, [step("cpy", ("i", 0), ("s", 0))])]
     both = replace(draft(claim, [gpu(claim, 0, blocks, scratch=1)]), inplace=True)
-    races = verify(both).races
+    races = all_races(verify(both))
     assert len(races) == 1
     assert races[0].startswith("in place:")
 

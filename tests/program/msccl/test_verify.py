@@ -123,7 +123,7 @@ def test_reduce_scatter_in_place() -> None:
     assert verify(draft(claim, swapped, inplace=True)).faults
 
 
-def test_undefined_reads_are_errors_even_without_effect() -> None:
+def test_undefined_reads_without_effect_are_hazards_and_strict_errors() -> None:
     program = scratch_allreduce(2)
     spare = replace(program.gpus[0], s_chunks=3)
     spoiled = replace(program, gpus=(spare, program.gpus[1]))
@@ -131,7 +131,11 @@ def test_undefined_reads_are_errors_even_without_effect() -> None:
     spoiled = replace(spoiled, gpus=(replace(spare, blocks=(*spare.blocks, idle)), program.gpus[1]))
     report = verify(spoiled)
     assert report.wrong_chunks == 0
-    assert "g0.tb2.step0: cpy reads g0.s[1] before anything was written there" in report.data[0]
+    text = "g0.tb2.step0: cpy reads g0.s[1] before anything was written there"
+    assert text in report.dead[0]
+    assert any(text in hazard for hazard in report.hazards)
+    assert report.ok
+    assert not report.strict_ok
 
 
 def test_unwritten_output() -> None:
@@ -184,8 +188,9 @@ def test_subset_with_a_relay() -> None:
     relay = [block(0, 2, 0, [step("rcs", dst=("s", 0))]), block(1, 0, 2, [step("rcs", dst=("s", 1))])]
     good = draft(claim, [gpu(claim, 0, end), gpu(claim, 1, relay, scratch=2), gpu(claim, 2, end)], inplace=True)
     assert verify(good).ok, verify(good).summary()
-    shared = edit_step(good, 1, 1, 0, lambda s: replace(s, dstoff=0))
-    assert verify(shared).races
+    shared = verify(edit_step(good, 1, 1, 0, lambda s: replace(s, dstoff=0)))
+    assert shared.ok  # nobody reads what the two leave behind while they forward
+    assert "both write g1.s[0]" in shared.dead[0]
 
 
 def test_custom_is_not_checked_but_said_so() -> None:

@@ -14,6 +14,7 @@ from synth.program.msccl.limits.screen import suspicious_blocks
 from synth.program.msccl.limits.steps import Item, block_items, step_items
 from synth.program.msccl.model import Draft, GpuProgram
 from synth.program.msccl.opcodes import STEP_TYPES, place
+from synth.program.msccl.selection import mode_faults, size_faults
 from synth.program.msccl.targets import Target
 
 
@@ -104,7 +105,7 @@ def limit_items(draft: Draft, target: Target, table: Columns | None = None) -> l
 
 def _items(draft: Draft, target: Target, table: Columns) -> Iterator[Item]:
     yield from _algo_items(draft, target)
-    yield from _size_items(draft, target)
+    yield from size_faults(draft.min_bytes, draft.max_bytes, target)
     yield from _id_items(draft)
     for text in unaddressable(draft, target):
         yield False, text
@@ -137,29 +138,14 @@ def _algo_items(draft: Draft, target: Target) -> Iterator[Item]:
         yield False, f"name takes {size} bytes, limit {target.max_name_bytes}: {draft.name!r}"
     if not draft.name.isprintable():
         yield False, f"name {draft.name!r} has characters that cannot be printed"
-    if not (draft.inplace or draft.outofplace):
-        yield False, "the file claims neither in place nor out of place, so it is never selected"
+    for text in mode_faults(draft.inplace, draft.outofplace):
+        yield False, text
     if draft.inplace and claim.collective not in (*IN_PLACE, "custom"):
         yield False, f"{claim.collective} cannot run in place"
     if claim.collective in UNEVEN:
         need = max((len(counts_values(counts_row(claim, r), target)) for r in range(claim.ngpus)), default=0)
         if need + 5 > target.max_attributes:
             yield False, f"a row of counts needs {need} attributes, limit {target.max_attributes - 5}"
-
-
-def _size_items(draft: Draft, target: Target) -> Iterator[Item]:
-    low, high = draft.min_bytes, draft.max_bytes
-    if low < 0 or high < 0 or max(low, high) >= 1 << 63:
-        yield target.checks_sizes and min(low, high) < 0, f"minBytes={low} and maxBytes={high} must be in 0..2^63-1"
-    if high == 0 and target.zero_max_is_unlimited:
-        return
-    if low > high:
-        yield target.checks_sizes, f"minBytes={low} is greater than maxBytes={high}"
-    elif low == high and not target.max_is_inclusive:
-        yield (
-            False,
-            f"minBytes={low} must be less than maxBytes={high}: {target.name} selects minBytes <= size < maxBytes",
-        )
 
 
 def _id_items(draft: Draft) -> Iterator[Item]:

@@ -11,9 +11,22 @@ from synth.program.msccl.columns import Ints
 from synth.program.msccl.opcodes import STEP_ORDER
 from synth.program.msccl.verifying.image import Image
 
-__all__ = ["UNDEFINED", "Contents", "Multisets", "describe_difference", "execute"]
+__all__ = ["UNDEFINED", "Contents", "Multisets", "UndefinedRead", "describe_difference", "execute"]
 
-_MAX_FAULTS = 100
+
+@dataclass(frozen=True, slots=True)
+class UndefinedRead:
+    """A read of chunks that nobody has written: ``op``, its address, and which of its chunks are undefined."""
+
+    op: int
+    address: int
+    chunks: tuple[int, ...]
+
+    def text(self, image: Image) -> str:
+        """The read in words."""
+        rank = int(image.rank[image.unit[self.op]])
+        chunk = image.chunk(rank, self.address + self.chunks[0])
+        return f"{image.name(self.op)}: {image.kind_name(self.op)} reads {chunk} before anything was written there"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -24,15 +37,15 @@ class Contents:
     ----------
     memory
         Per rank, the multiset number of every address.
-    faults
-        Reads of undefined chunks (the first hundred).
+    undefined_reads
+        Local reads of chunks that nobody has written, in the order of execution.
     input_written
         Ops that wrote into an input buffer.
     """
 
     sets: Multisets
     memory: tuple[list[int], ...]
-    faults: tuple[str, ...]
+    undefined_reads: tuple[UndefinedRead, ...]
     input_written: tuple[int, ...]
 
 
@@ -44,7 +57,7 @@ def execute(image: Image, semantics: Semantics, order: Ints) -> Contents:
     """
     engine = _Engine(image, semantics)
     engine.run(order)
-    return Contents(engine.sets, tuple(engine.memory), tuple(engine.faults), tuple(engine.input_written))
+    return Contents(engine.sets, tuple(engine.memory), tuple(engine.undefined), tuple(engine.input_written))
 
 
 class _Engine:
@@ -60,7 +73,7 @@ class _Engine:
             self.memory[rank][at.i : at.i + len(tokens)] = tokens
             self.inputs.append((at.i, at.i + len(tokens)))
         self.queues: list[deque[list[int]]] = [deque() for _ in image.sender]
-        self.faults: list[str] = []
+        self.undefined: list[UndefinedRead] = []
         self.input_written: list[int] = []
 
     def run(self, order: Ints) -> None:
@@ -97,10 +110,9 @@ class _Engine:
 
     def read(self, op: int, rank: int, address: int, cnt: int) -> list[int]:
         value = self.memory[rank][address : address + cnt]
-        if UNDEFINED in value and len(self.faults) < _MAX_FAULTS:
-            chunk = self.image.chunk(rank, address + value.index(UNDEFINED))
-            kind = self.image.kind_name(op)
-            self.faults.append(f"{self.image.name(op)}: {kind} reads {chunk} before anything was written there")
+        if UNDEFINED in value:
+            chunks = tuple(k for k, held in enumerate(value) if held == UNDEFINED)
+            self.undefined.append(UndefinedRead(op, address, chunks))
         return value
 
     def write(self, op: int, rank: int, address: int, cnt: int, value: list[int]) -> None:

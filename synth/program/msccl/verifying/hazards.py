@@ -37,7 +37,7 @@ class _Key(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Accesses:
+class Accesses:
     """Accesses of one rank to its cells, sorted by cell and then by time; only cells that can have races.
 
     A cell is a run of chunks that every access covers whole or not at all.
@@ -51,8 +51,8 @@ class _Accesses:
     length: Ints
 
 
-def races(image: Image, order: Ints, defined: Sequence[Flags]) -> list[str]:
-    """Every race, one message per pair of steps.
+class RaceCheck:
+    """The races of one program in one mode.
 
     Parameters
     ----------
@@ -62,26 +62,47 @@ def races(image: Image, order: Ints, defined: Sequence[Flags]) -> list[str]:
         Ops of a replay that did not hang, in the order of their completion.
     defined
         Per rank, which addresses hold data before the program starts.
+
+    Attributes
+    ----------
+    happens, position
+        What comes before what; the place of each op in ``order``.
+    late
+        The pairs that nothing orders.
     """
-    position = np.empty(image.ops, dtype=np.int64)
-    position[order] = np.arange(image.ops)
-    happens = Order(image, order)
-    questions = [
-        happens.open_questions(rank, _questions(accesses, defined[rank]))
-        for rank, accesses in _by_rank(image, position)
-    ]
-    late = happens.unordered(Questions.join(questions))
-    found: dict[_Key, str] = {}
-    for k in np.argsort(position[late.second], kind="stable").tolist()[:_MAX_WORDED]:
-        _report(image, late, k, found)
-    messages = list(found.values())
-    hidden = len(messages) - _MAX_REPORTS
-    more = "at least " if len(late) > _MAX_WORDED else ""
-    return messages[:_MAX_REPORTS] + ([f"and {more}{hidden} more races"] if hidden > 0 else [])
+
+    def __init__(self, image: Image, order: Ints, defined: Sequence[Flags]) -> None:
+        self.image, self.order, self.defined = image, order, defined
+        self.position = np.empty(image.ops, dtype=np.int64)
+        self.position[order] = np.arange(image.ops)
+        self.happens = Order(image, order)
+        questions = [
+            self.happens.open_questions(rank, _questions(accesses, defined[rank])) for rank, accesses in self.accesses()
+        ]
+        self.late = self.happens.unordered(Questions.join(questions))
+
+    def accesses(self) -> Iterator[tuple[int, Accesses]]:
+        """Accesses of each rank that has cells which several blocks access and at least one of them writes."""
+        return _by_rank(self.image, self.position)
+
+    def worded(self, late: Questions) -> list[str]:
+        """Races in words, one message per pair of steps, in the order in which the second steps completed."""
+        found: dict[_Key, str] = {}
+        for k in np.argsort(self.position[late.second], kind="stable").tolist()[:_MAX_WORDED]:
+            _report(self.image, late, k, found)
+        messages = list(found.values())
+        hidden = len(messages) - _MAX_REPORTS
+        more = "at least " if len(late) > _MAX_WORDED else ""
+        return messages[:_MAX_REPORTS] + ([f"and {more}{hidden} more races"] if hidden > 0 else [])
 
 
-def _by_rank(image: Image, position: Ints) -> Iterator[tuple[int, _Accesses]]:
-    """Accesses of each rank that has cells which several blocks access and at least one of them writes."""
+def races(image: Image, order: Ints, defined: Sequence[Flags]) -> list[str]:
+    """Every race, one message per pair of steps, whether or not an output depends on it (see :class:`RaceCheck`)."""
+    check = RaceCheck(image, order, defined)
+    return check.worded(check.late)
+
+
+def _by_rank(image: Image, position: Ints) -> Iterator[tuple[int, Accesses]]:
     ops, addresses, writes = image.accesses()
     rank = image.rank[image.unit[ops]]
     by_rank = np.argsort(rank, kind="stable")
@@ -93,7 +114,7 @@ def _by_rank(image: Image, position: Ints) -> Iterator[tuple[int, _Accesses]]:
             yield r, accesses
 
 
-def _cells(image: Image, position: Ints, ops: Ints, addresses: Ints, writes: Flags) -> _Accesses:
+def _cells(image: Image, position: Ints, ops: Ints, addresses: Ints, writes: Flags) -> Accesses:
     ends = addresses + image.cnt[ops]
     bounds = np.unique(np.concatenate([addresses, ends]))
     low, high = np.searchsorted(bounds, addresses), np.searchsorted(bounds, ends)
@@ -111,7 +132,7 @@ def _cells(image: Image, position: Ints, ops: Ints, addresses: Ints, writes: Fla
     at = np.lexsort((writes[source], position[ops[source]], cell))
     source, cell = source[at], cell[at]
     length = np.append(bounds[1:], bounds[-1:]) - bounds
-    return _Accesses(
+    return Accesses(
         cell=cell,
         op=ops[source],
         writes=writes[source],
@@ -121,7 +142,7 @@ def _cells(image: Image, position: Ints, ops: Ints, addresses: Ints, writes: Fla
     )
 
 
-def _questions(a: _Accesses, defined: Flags) -> Questions:
+def _questions(a: Accesses, defined: Flags) -> Questions:
     """Pairs that must be ordered: (last write, access) and (read, next write)."""
     n = len(a.cell)
     index = np.arange(n)

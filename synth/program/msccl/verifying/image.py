@@ -177,14 +177,17 @@ def _addresses(table: Columns, layouts: tuple[Layout, ...], buffer: Ints, offset
     return np.where(used, starts[table.gpu[table.block], buffer] + offset, -1)
 
 
-def overlap_faults(image: Image) -> list[str]:
+def overlapping_ops(image: Image) -> list[int]:
     """Find steps that read and write overlapping chunks: their result depends on how the runtime splits messages."""
     near = (image.src >= 0) & (image.dst >= 0) & (np.abs(image.src - image.dst) < image.cnt)
     near &= (image.src != image.dst) | (image.kind == STEP_ORDER.index("re"))
-    faults = []
-    for op in np.flatnonzero(near).tolist():
-        rank = int(image.rank[image.unit[op]])
-        ends = f"{image.chunk(rank, int(image.src[op]))} and {image.chunk(rank, int(image.dst[op]))}"
-        detail = f"{ends}, {image.cnt[op]} chunks each"
-        faults.append(f"{image.name(op)}: {image.kind_name(op)} reads and writes overlapping chunks ({detail})")
-    return faults
+    found: list[int] = np.flatnonzero(near).tolist()
+    return found
+
+
+def overlap_text(image: Image, op: int) -> str:
+    """One such step in words."""
+    rank = int(image.rank[image.unit[op]])
+    ends = f"{image.chunk(rank, int(image.src[op]))} and {image.chunk(rank, int(image.dst[op]))}"
+    detail = f"{ends}, {image.cnt[op]} chunks each"
+    return f"{image.name(op)}: {image.kind_name(op)} reads and writes overlapping chunks ({detail})"

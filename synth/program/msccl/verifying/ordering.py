@@ -13,7 +13,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -63,6 +63,19 @@ class Questions:
     def where(self, mask: Flags | Ints) -> Questions:
         """Some of the questions."""
         return Questions(*(getattr(self, field.name)[mask] for field in fields(self)))
+
+    def singles(self) -> Questions:
+        """The same questions chunk by chunk, each of length 1."""
+        which = np.repeat(np.arange(len(self)), self.length)
+        offset = np.arange(len(which)) - np.repeat(np.cumsum(self.length) - self.length, self.length)
+        one = self.where(which)
+        return replace(
+            one,
+            first_chunk=one.first_chunk + offset,
+            second_chunk=one.second_chunk + offset,
+            address=one.address + offset,
+            length=np.ones(len(which), dtype=np.int64),
+        )
 
     @staticmethod
     def join(parts: Sequence[Questions]) -> Questions:

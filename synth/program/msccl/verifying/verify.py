@@ -5,30 +5,27 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-import numpy as np
-
 from synth.program.meaning.report import Report
-from synth.program.meaning.semantics import IN_PLACE, ROOTED, Semantics, input_tokens, semantics_faults
+from synth.program.meaning.semantics import IN_PLACE, ROOTED, Semantics, semantics_faults
 from synth.program.msccl.columns import Columns, columns
 from synth.program.msccl.limits.check import launch_faults, limit_items, unaddressable
 from synth.program.msccl.model import Draft
+from synth.program.msccl.selection import selection_of
 from synth.program.msccl.targets import MSCCL, Target
 from synth.program.msccl.verifying.contents import execute
+from synth.program.msccl.verifying.data import check_mode
 from synth.program.msccl.verifying.deadlocks import (
     chunks_per_message,
     deadlock_free_max_bytes,
     largest_size,
     range_limit,
 )
-from synth.program.msccl.verifying.hazards import races
-from synth.program.msccl.verifying.image import Image, build_image, overlap_faults
-from synth.program.msccl.verifying.outputs import data_faults, infer_root
+from synth.program.msccl.verifying.image import Image, build_image
+from synth.program.msccl.verifying.outputs import infer_root
 from synth.program.msccl.verifying.replay import Run, replay
 from synth.program.msccl.verifying.structure import structure_faults, type_faults
 
 __all__ = ["chunks_per_message", "deadlock_free_max_bytes", "verify"]
-
-_SHOWN = 12
 
 
 def verify(
@@ -80,8 +77,11 @@ def _static(draft: Draft, target: Target, report: Report, iterations: int) -> Re
     structure = tuple(structure_faults(draft, table))
     items = limit_items(draft, target, table)
     refused = tuple(text for refuses, text in items if refuses)
+    rules = selection_of(draft, target)
     report = replace(
         report,
+        served_bytes=None if rules.never else rules.size_range,
+        count_multiple=rules.rule.multiple,
         accepted=not refused,
         reject_reasons=refused,
         launch_reasons=tuple(launch_faults(draft, target, table)),
@@ -109,6 +109,7 @@ def _report(draft: Draft, target: Target, structure: tuple[str, ...]) -> Report:
 def _sized(draft: Draft, target: Target, depth: int | None) -> Report:
     blocks = [block for gpu in draft.gpus for block in gpu.blocks]
     protocol = target.protocol(draft.proto)
+    per_message = chunks_per_message(draft, target)
     return replace(
         _report(draft, target, ()),
         root=draft.semantics.root,
@@ -116,7 +117,8 @@ def _sized(draft: Draft, target: Target, depth: int | None) -> Report:
         blocks=len(blocks),
         scratch_chunks=max((gpu.s_chunks for gpu in draft.gpus), default=0),
         fifo_depth=depth or (protocol.depth if protocol else 2),
-        chunks_per_message=chunks_per_message(draft, target),
+        # A file that no size selects cannot hang by its size: it is run as at the smallest of messages.
+        chunks_per_message=target.max_count if selection_of(draft, target).size_range is None else per_message,
     )
 
 
@@ -141,7 +143,7 @@ def _run(draft: Draft, target: Target, report: Report, iterations: int, table: C
         note = f"the file names no root; it fits rank {claim.root} only"
         report = replace(report, root=claim.root, warnings=(*report.warnings, note))
     for mode, image in images.items():
-        report = _check_mode(report, image, claim, run, "in place" if mode else "out of place")
+        report = check_mode(report, image, claim, run.order, "in place" if mode else "out of place")
     return report
 
 
@@ -150,33 +152,3 @@ def _deadlock(image: Image, report: Report, run: Run, iterations: int) -> str:
     sizes = f"FIFO depth {report.fifo_depth}, {report.chunks_per_message} chunks per message"
     hint = "at any FIFO depth" if free.cycle else "depth-dependent, passes with deeper FIFOs"
     return f"deadlock ({sizes}; {hint}): {run.cycle}"
-
-
-def _check_mode(report: Report, image: Image, claim: Semantics, run: Run, mode: str) -> Report:
-    overlaps = overlap_faults(image)
-    contents = execute(image, claim, run.order)
-    wrong, faults = data_faults(image, claim, contents)
-    defined = []
-    for rank, at in enumerate(image.layouts):
-        flags = np.zeros(at.total, dtype=np.bool_)
-        flags[at.i : at.i + len(input_tokens(claim, rank))] = True
-        defined.append(flags)
-    unsafe = races(image, run.order, defined)
-    warnings = list(report.warnings)
-    if contents.input_written and mode == "out of place":
-        name = image.name(contents.input_written[0])
-        warnings.append(f"{len(contents.input_written)} steps write into an input buffer out of place, first {name}")
-    return replace(
-        report,
-        modes=report.modes if claim.collective == "custom" else (*report.modes, mode),
-        data=report.data + _labelled(mode, [*overlaps, *contents.faults, *faults]),
-        races=report.races + _labelled(mode, unsafe),
-        warnings=tuple(warnings),
-        wrong_chunks=report.wrong_chunks + wrong,
-    )
-
-
-def _labelled(mode: str, faults: list[str]) -> tuple[str, ...]:
-    shown = [f"{mode}: {fault}" for fault in faults[:_SHOWN]]
-    hidden = len(faults) - len(shown)
-    return (*shown, *([f"{mode}: and {hidden} more"] if hidden else []))
