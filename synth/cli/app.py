@@ -16,16 +16,18 @@ from rich.table import Table
 
 from synth.cli.compare import compare_command
 from synth.cli.fastest import register as register_fastest
+from synth.cli.run import run
 from synth.cli.simulate import register
 from synth.cli.steps import steps
 from synth.cli.study import study_app
 from synth.cli.support import matrix_from, parse_ranks, progress, say, shortened, write_lp_file
 from synth.cli.sweep import sweep
 from synth.cli.topology import topology_app
+from synth.cli.verify import verify
 from synth.errors import InvalidInputError, SynthError, VerificationError
 
 if TYPE_CHECKING:
-    from synth.export.result import Planned, Result
+    from synth.export.result import Result
     from synth.topology import Topology
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
@@ -36,6 +38,8 @@ app.command()(sweep)
 app.command("compare")(compare_command)
 app.add_typer(study_app, name="study")
 app.command()(steps)
+app.command()(verify)
+app.command()(run)
 
 PLOTS = ("topology", "splits", "utilisation", "timeline", "overview")
 INTERRUPTED = 130
@@ -96,6 +100,7 @@ def solve(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
 ) -> None:
     """Split a collective over all paths, with a proof, and turn it into a verified MSCCL program."""
+    from synth.export.result import Planned
     from synth.ground.units import parse_size, parse_time
     from synth.line.api import plan_only as only_plan
     from synth.line.api import synthesize
@@ -143,38 +148,15 @@ def solve(
             result = synthesize(machine, collective, size, target=target, lowering=lowering, **realise, **what)
     if write_lp is not None:
         write_lp_file(result.plan, write_lp)
-    if out is not None:
+    outside = () if isinstance(result, Planned) else result.served.out_of_range
+    if out is not None and not outside:
         result = result.write(out)
     say(result.to_dict() if as_json else result.summary())
     if not as_json:
         for name in result.files.values():
             say(name)
-
-
-@app.command()
-def verify(
-    file: Annotated[Path, typer.Argument(help="An MSCCL XML of any dialect, or an MSCCL++ plan.")],
-    target: Annotated[str, typer.Option(help="Runtime that would load it: msccl, msccl-executor or rccl.")] = "msccl",
-    ranks: Annotated[int | None, typer.Option(help="Ranks of the job; a file for another number is refused.")] = None,
-    protocol: Annotated[str | None, typer.Option(help="Replay with this protocol's FIFO, not the file's.")] = None,
-    sms: Annotated[int | None, typer.Option(help="SMs or CUs of the GPU: blocks that can be resident at once.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
-) -> None:
-    """Say whether a runtime accepts an MSCCL XML, and what happens then: data, races, deadlocks, unchecked hazards."""
-    from synth.program.msccl import target_named
-    from synth.program.msccl.xml import verify_file
-    from synth.program.mscclpp.files import verify_plan
-    from synth.program.runtime import MSCCLPP
-
-    if target == MSCCLPP or file.suffix == ".json":
-        report = verify_plan(file)
-        say(report.to_dict() if as_json else report.summary())
-        raise typer.Exit(0 if report.ok else VerificationError.exit_code)
-    runtime = target_named(target)
-    report = verify_file(file, runtime if sms is None else runtime.on_gpu(sms), ranks=ranks, protocol=protocol)
-    say(report.to_dict() if as_json else report.summary())
-    if not report.ok:
-        raise typer.Exit(VerificationError.exit_code)
+    if outside:
+        raise VerificationError([f"no file is written: {text}" for text in outside])
 
 
 @app.command()
@@ -208,42 +190,3 @@ def targets() -> None:
     for row in rows:
         table.add_row(*row)
     Console(width=None if sys.stdout.isatty() else 160).print(table)
-
-
-@app.command()
-def run(
-    file: Annotated[Path, typer.Argument(help="Any MSCCL XML file.")],
-    size: Annotated[str, typer.Option(help="nccl-tests size, such as 64MiB; must divide into the file's chunks.")],
-    ranks: Annotated[int | None, typer.Option(help="Ranks of the job; a file for another number is refused.")] = None,
-    inplace: Annotated[
-        bool | None, typer.Option("--inplace/--out-of-place", help="One buffer for both sides? Default: as the file.")
-    ] = None,
-    dtype: Annotated[str, typer.Option(help="float16, float32, float64, int8, ..., uint64.")] = "float32",
-    op: Annotated[str, typer.Option(help="sum, prod, min or max.")] = "sum",
-    timeout: Annotated[str, typer.Option(help="Wall-clock limit, such as 60s; a hang is found at once.")] = "60s",
-    target: Annotated[str, typer.Option(help="Runtime whose names and protocol table apply.")] = "msccl",
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
-) -> None:
-    """Execute an MSCCL XML on this machine, one process per rank, and compare the numbers with numpy's result."""
-    from synth.emulate import run_program
-    from synth.ground.units import parse_size, parse_time
-    from synth.program.msccl import target_named
-    from synth.program.msccl.xml import read_xml
-
-    runtime = target_named(target)
-    draft = read_xml(file, runtime)
-    if ranks not in (None, draft.semantics.ngpus):
-        raise InvalidInputError(f"{file.name} is for {draft.semantics.ngpus} ranks, not for {ranks}")
-    report = run_program(
-        draft,
-        parse_size(size),
-        inplace=inplace,
-        dtype=dtype,
-        op=op,
-        timeout=parse_time(timeout),
-        target=runtime,
-        check=False,
-    )
-    say(report.to_dict() if as_json else report.summary())
-    if not report.ok:
-        raise typer.Exit(VerificationError.exit_code)

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
 from synth.cli.calibrate import AsJson, TargetName, calibrate
 from synth.cli.support import number_text, print_table, say
-from synth.errors import InvalidInputError
+from synth.errors import InvalidInputError, VerificationError
 
 if TYPE_CHECKING:
     from synth.schedule.simulate.time_model import AlphaMode, Sharing, TimeModel
+    from synth.timing.simulation import SizeTime
 
 Alpha = Annotated[str, typer.Option(help="pipelined or blocking: is a link busy for its latency too?")]
 
@@ -46,22 +48,30 @@ def simulate(
     start: Annotated[str, typer.Option(help="Fixed cost of a call.")] = "0 us",
     hop_latency: Annotated[str, typer.Option(help="Latency of each hop beyond the links' own.")] = "0 us",
     overhead: Annotated[str, typer.Option(help="Time that a message takes its first link before its bytes.")] = "0 us",
+    dtype: Annotated[
+        str, typer.Option(help="Data type of the call: a size must divide into its elements.")
+    ] = "float32",
     certify: Annotated[bool, typer.Option(help="Solve the collective for a tighter bound.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Time of any MSCCL program at message sizes: blocks, channels, FIFO slots, loop iterations, links."""
+    """Time of any MSCCL program at message sizes: blocks, channels, FIFO slots, loop iterations, links.
+
+    The exit code is 5 when the runtime does not run the program at a size that is asked for, or it hangs there; of a
+    range of sizes such as 1KiB:1GiB, when that is so at all of them.
+    """
     from dataclasses import replace
 
+    from synth.emulate.values import as_dtype
     from synth.line.api import solve
     from synth.program.meaning.semantics import EVEN
     from synth.program.msccl import target_named
-    from synth.program.msccl.xml.foreign import read_foreign
+    from synth.program.msccl.xml import read_selected
     from synth.timing.constants import load_constants
     from synth.timing.simulation import parse_sizes, simulate_program
     from synth.topology import resolve
 
     runtime, machine, sizes = target_named(target), resolve(topology), parse_sizes(size)
-    draft = read_foreign(file, runtime)
+    draft, selection = read_selected(file, runtime)
     if protocol is not None:
         draft = replace(draft, proto=protocol)
     costs = None
@@ -75,34 +85,55 @@ def simulate(
     if certify and claim.collective in EVEN:
         reference = solve(machine, claim.collective, float(sizes[-1]), root=claim.root)
     model = time_model(alpha_mode, "fifo", start, hop_latency, overhead)
-    rows = simulate_program(draft, machine, sizes, costs=costs, model=model, target=runtime, reference=reference)
+    rows = simulate_program(
+        draft,
+        machine,
+        sizes,
+        costs=costs,
+        model=model,
+        target=runtime,
+        reference=reference,
+        selection=selection,
+        element_bytes=as_dtype(dtype).itemsize,
+    )
+    heading = {
+        "format": "synth-simulation/1",
+        "program": draft.name,
+        "collective": claim.collective,
+        "protocol": draft.proto,
+        "topology": machine.name,
+        "alpha_mode": alpha_mode,
+        "selection": selection.to_dict(),
+    }
     if as_json:
-        say(
-            {
-                "format": "synth-simulation/1",
-                "program": draft.name,
-                "collective": claim.collective,
-                "protocol": draft.proto,
-                "topology": machine.name,
-                "alpha_mode": alpha_mode,
-                "sizes": [row.to_dict() for row in rows],
-            }
-        )
-        return
-    say(f"{draft.name}: {claim.collective}, {draft.proto}, on {machine.name}")
+        say({**heading, "sizes": [row.to_dict() for row in rows]})
+    else:
+        _table(heading, rows)
+    asked = any if ":" in size else all
+    if not asked(row.ok for row in rows):
+        raise typer.Exit(VerificationError.exit_code)
+
+
+def _table(heading: Mapping[str, Any], rows: Sequence[SizeTime]) -> None:
+    """Rows for a person, and under them why some sizes are not served."""
+    say("{program}: {collective}, {protocol}, on {topology}".format(**heading))
     facts = [row.to_dict() for row in rows]
     print_table(
-        ("size_bytes", "time_us", "bound_us", "algbw_GBps", "busbw_GBps", "iterations"),
+        ("size_bytes", "time_us", "bound_us", "algbw_GBps", "busbw_GBps", "iterations", "served"),
         [
             (
                 str(f["size_bytes"]),
                 "hangs" if f["time_us"] is None else number_text(f["time_us"]),
                 *(number_text(f[name]) for name in ("bound_us", "algbw_GBps", "busbw_GBps")),
                 str(f["iterations"]),
+                "yes" if f["served"] else "no",
             )
             for f in facts
         ],
     )
+    target = heading["selection"]["target"]
+    for reason in dict.fromkeys(text for row in rows for text in row.unserved):
+        say(f"  {target} does not run it: {reason}")
 
 
 def baselines(

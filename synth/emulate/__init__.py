@@ -4,7 +4,7 @@
 process of the operating system, its three buffers and its connections' FIFO slots are numpy arrays in shared memory,
 its thread blocks take turns in it, and the numbers that come out are compared with numpy's result of the collective.
 Nothing of the verifier's engine is used, so that a mistake would have to be made twice: the two share the ``Draft``
-model, the check that a claim makes sense at all, and the table of protocols, no more.
+model, the check that a claim makes sense at all, the table of protocols, and the rules of selection, no more.
 
 What is emulated: all ten step types; messages of at most ``maxAllowedCount`` chunks; FIFOs of the protocol's depth;
 dependency flags per (block, iteration, step), counted as the runtime counts them; loop iterations over slices where a

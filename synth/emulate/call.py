@@ -15,7 +15,9 @@ from synth.emulate.collective import ALIASING, OPERATIONS, REDUCING, sides_of
 from synth.emulate.values import as_dtype, write_input
 from synth.errors import InvalidInputError
 from synth.program.meaning.semantics import semantics_faults
+from synth.program.msccl.judging import judged
 from synth.program.msccl.model import Draft
+from synth.program.msccl.selection import Selection
 from synth.program.msccl.targets import Target
 
 MAX_RANKS: Final = 256
@@ -36,6 +38,8 @@ class Call:
         Elements that each rank contributes.
     given
         The caller's own numbers per rank, or None.
+    selection
+        Which calls the runtime gives to the program.
     """
 
     draft: Draft
@@ -47,6 +51,7 @@ class Call:
     cut: Cut
     counts: tuple[int, ...]
     given: tuple[NDArray[Any], ...] | None
+    selection: Selection
 
     @property
     def rounding(self) -> float:
@@ -77,6 +82,7 @@ def make_call(
     target: Target,
     depth: int | None,
     inputs: Sequence[NDArray[Any]] | None,
+    selection: Selection | None = None,
 ) -> Call:
     """Check the arguments of :func:`synth.emulate.run_program`.
 
@@ -106,7 +112,7 @@ def make_call(
         sizes = tuple(values.size for values in given)
         if sizes != counts:
             raise InvalidInputError(f"inputs have {list(sizes)} elements per rank, the program takes {list(counts)}")
-    return Call(draft, size, kind, op, mode, timeout, cut, counts, given)
+    return Call(draft, size, kind, op, mode, timeout, cut, counts, given, selection or judged(draft, target))
 
 
 def _given_chunks(draft: Draft) -> list[int]:

@@ -42,6 +42,8 @@ class RunReport:
         Bytes and messages per connection.
     wall_s
         Seconds from the start of the ranks to the end of the last.
+    unserved
+        Why the runtime would not run the program for this call; it ran here all the same.
     faults, notes
         Wrong data, overwritten inputs, hangs; and what is worth knowing but no fault.
     """
@@ -66,6 +68,12 @@ class RunReport:
     wall_s: float
     faults: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    unserved: tuple[str, ...] = ()
+
+    @property
+    def served(self) -> bool:
+        """Whether the runtime gives such a call to the program."""
+        return not self.unserved
 
     @property
     def ok(self) -> bool:
@@ -93,11 +101,18 @@ class RunReport:
         ]
         lines += [f"  fault: {text}" for text in self.faults]
         lines += [f"  note: {text}" for text in self.notes]
+        lines += [f"  never so in the runtime: {text}" for text in self.unserved]
         return "\n".join(lines)
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-ready form, with ``ok`` and ``moved_bytes``; a difference that is not finite is None."""
-        facts = {"format": FORMAT, "ok": self.ok, **asdict(self), "moved_bytes": self.moved_bytes}
+        """JSON-ready form, with ``ok``, ``served`` and ``moved_bytes``; a difference that is not finite is None."""
+        facts = {
+            "format": FORMAT,
+            "ok": self.ok,
+            "served": self.served,
+            **asdict(self),
+            "moved_bytes": self.moved_bytes,
+        }
         if not math.isfinite(self.max_difference):
             facts["max_difference"] = None
         return facts

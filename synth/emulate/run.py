@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -23,6 +22,7 @@ from synth.emulate.report import Connection, RunReport
 from synth.emulate.values import unwritten
 from synth.errors import InvalidInputError, LimitReachedError, VerificationError
 from synth.program.msccl.model import Draft
+from synth.program.msccl.selection import Selection
 from synth.program.msccl.targets import MSCCL, Target
 
 Array = NDArray[Any]
@@ -43,6 +43,7 @@ def run_program(
     target: Target = MSCCL,
     depth: int | None = None,
     inputs: Sequence[Array] | None = None,
+    selection: Selection | None = None,
     check: bool = True,
 ) -> RunReport:
     """Execute a draft with one process per rank and compare its outputs with numpy's result of the collective.
@@ -63,6 +64,8 @@ def run_program(
         The runtime whose protocol table applies, and another FIFO depth than the one it says.
     inputs
         Per rank its contribution, instead of numbers that reduce without rounding.
+    selection
+        Which calls the runtime gives to the program (default: judged from the draft).
     check
         Whether faults are raised; else they are in the report.
 
@@ -88,7 +91,16 @@ def run_program(
     True
     """
     call = make_call(
-        draft, size, inplace=inplace, dtype=dtype, op=op, timeout=timeout, target=target, depth=depth, inputs=inputs
+        draft,
+        size,
+        inplace=inplace,
+        dtype=dtype,
+        op=op,
+        timeout=timeout,
+        target=target,
+        depth=depth,
+        inputs=inputs,
+        selection=selection,
     )
     try:
         report = _execute(call)
@@ -214,8 +226,6 @@ def _report(call: Call, built: Built | None = None, control: Control | None = No
     notes = []
     if claim.collective == "custom":
         notes.append("the file claims no meaning: data not checked")
-    if not draft.min_bytes <= call.size <= (draft.max_bytes or math.inf):
-        notes.append(f"{call.size} B is outside the file's own range {draft.min_bytes}..{draft.max_bytes} B")
     return RunReport(
         name=draft.name,
         collective=claim.collective,
@@ -236,4 +246,5 @@ def _report(call: Call, built: Built | None = None, control: Control | None = No
         connections=tuple(traffic),
         wall_s=wall,
         notes=tuple(notes),
+        unserved=call.selection.at(call.size, item, call.inplace).reasons,
     )

@@ -15,7 +15,9 @@ from synth.files.writing import write_files
 from synth.ground.text import aligned, html_table
 from synth.ground.units import format_size, format_time
 from synth.program.channel_paths import ChannelPaths
+from synth.program.meaning.semantics import is_standard
 from synth.program.msccl import Program
+from synth.program.msccl.selection import Served
 from synth.program.runtime import AnyProgram, Facts, Runtime, runtime_named
 from synth.schedule import Schedule
 from synth.solver.flow import Plan
@@ -23,6 +25,15 @@ from synth.solver.flow.plan import facts as plan_facts
 from synth.solver.flow.plan_file import dump_plan
 
 FORMAT = "synth-result/1"
+_AFTER_PLAN = (
+    "chunks_per_shard",
+    "quantized_us",
+    "simulated_us",
+    "target",
+    "active_bytes",
+    "served",
+    "unserved_reasons",
+)
 
 
 @dataclass(frozen=True)
@@ -82,6 +93,15 @@ class Result:
         """What the runtime says of its program: sizes that it serves, blocks, steps."""
         return self.runtime.facts(self.program)
 
+    @cached_property
+    def served(self) -> Served:
+        """Whether the runtime gives a call of the asked size, of 4-byte elements, to the program."""
+        claim, size = self.program.draft.semantics, self.plan.demand.size_bytes
+        if claim is not None and not is_standard(claim):
+            # The size of an uneven call is that of its largest buffer.
+            size = self.schedule.chunk_bytes * claim.nchunks
+        return self.runtime.served(self.program, round(size))
+
     def to_dict(self) -> dict[str, Any]:
         """The ``synth-result/1`` object of the CLI's ``--json``."""
         schedule, facts = self.schedule, self.facts
@@ -91,6 +111,8 @@ class Result:
             "simulated_us": schedule.simulated * 1e6,
             "target": facts.target,
             "active_bytes": [facts.low, facts.high],
+            "served": self.served.ok,
+            "unserved_reasons": list(self.served.reasons),
         }
         return result_dict(self.plan, after, self.timings, self.files)
 
@@ -112,6 +134,7 @@ class Result:
             ("chunks", f"{schedule.chunks_per_shard} per shard of {format_size(schedule.chunk_bytes)}"),
             ("program", f"for {facts.target}: {facts.size}, verified"),
             ("runs when", f"message of {facts.low} to {facts.high} bytes, {facts.counts}"),
+            *(("not at", text) for text in self.served.reasons),
         ]
 
     def write(self, folder: str | Path) -> Result:
@@ -158,7 +181,7 @@ class Planned:
 
     def to_dict(self) -> dict[str, Any]:
         """The ``synth-result/1`` object of ``synth solve --plan-only --json``: null where there is no schedule."""
-        after = dict.fromkeys(("chunks_per_shard", "quantized_us", "simulated_us", "target", "active_bytes"))
+        after = dict.fromkeys(_AFTER_PLAN)
         return result_dict(self.plan, after, self.timings, self.files)
 
     def summary(self) -> str:
@@ -209,6 +232,8 @@ def result_dict(
         "busbw_GBps": None if plan.busbw is None else plan.busbw / 1e9,
         "target": after["target"],
         "active_bytes": after["active_bytes"],
+        "served": after["served"],
+        "unserved_reasons": after["unserved_reasons"],
         "timings_s": dict(timings),
         "solver": {
             "engine": plan.solver.engine,

@@ -11,10 +11,10 @@ from synth.program.channel_paths import ChannelPaths, mscclpp_paths, xml_paths
 from synth.program.fit import fit
 from synth.program.meaning.lowering_options import DEFAULT, Lowering
 from synth.program.meaning.report import Report
-from synth.program.meaning.semantics import Semantics
+from synth.program.meaning.semantics import Semantics, is_standard
 from synth.program.msccl import TARGETS, Draft, Program, Target, make_draft, target_named
 from synth.program.msccl.limits.check import limit_faults
-from synth.program.msccl.selection import count_rule
+from synth.program.msccl.selection import Served, count_rule, selection_of
 from synth.program.msccl.verifying.deadlocks import safe_max_bytes
 from synth.program.msccl.xml.writer import checked_xml
 from synth.program.mscclpp.files import checked_json
@@ -78,6 +78,9 @@ class Runtime(Protocol):
     def facts(self, program: Any) -> Facts:
         """Facts of a verified program of this runtime."""
 
+    def served(self, program: Any, size_bytes: int) -> Served:
+        """Whether the runtime gives a call of this size to a verified program of this runtime."""
+
     def file(self, program: Any) -> tuple[str, str]:
         """Name and text of the file that the runtime loads, read back and compared with the program."""
 
@@ -117,6 +120,11 @@ class XmlRuntime:
         draft, report = program.draft, program.report
         size = f"{report.blocks} thread blocks, {report.steps} steps, {draft.nchannels} channels"
         return Facts(self.name, report, draft.min_bytes, draft.max_bytes, size, _counts(draft.semantics))
+
+    def served(self, program: Program, size_bytes: int) -> Served:
+        """See :class:`Runtime`; elements of 4 bytes. Of an uneven collective only the range is judged."""
+        rules = selection_of(program.draft, self.target)
+        return rules.at(size_bytes) if is_standard(program.draft.semantics) else rules.in_range(size_bytes)
 
     def file(self, program: Program) -> tuple[str, str]:
         """See :class:`Runtime`."""
@@ -165,6 +173,14 @@ class MscclppRuntime:
         size = f"{report.blocks} thread blocks, {report.steps} operations"
         counts = f"buffers cut into {max(gpu.output_chunks for gpu in draft.gpus)} chunks of whole 16-byte units"
         return Facts(self.name, report, draft.min_message_size, draft.max_message_size, size, counts)
+
+    def served(self, program: MscclppProgram, size_bytes: int) -> Served:
+        """See :class:`Runtime`; the executor asks for the range of sizes only."""
+        low, high = program.draft.min_message_size, program.draft.max_message_size
+        outside = (
+            () if low <= size_bytes <= high else (f"{size_bytes} B is outside the range of the plan, {low}..{high} B",)
+        )
+        return Served(size_bytes, outside, outside)
 
     def file(self, program: MscclppProgram) -> tuple[str, str]:
         """See :class:`Runtime`."""

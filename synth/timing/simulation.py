@@ -12,7 +12,9 @@ from synth.errors import InvalidInputError, VerificationError
 from synth.ground.units import parse_size
 from synth.program.meaning.semantics import EVEN, member_ranks
 from synth.program.msccl import MSCCL, Draft, Program, Target
-from synth.program.msccl.xml.foreign import read_foreign
+from synth.program.msccl.judging import judged
+from synth.program.msccl.selection import FLOAT_BYTES, Selection
+from synth.program.msccl.xml.selecting import read_selected
 from synth.schedule.simulate.bounds import latency_bound, plan_bound
 from synth.schedule.simulate.time_model import BlockCosts, TimeModel
 from synth.solver.flow import Plan
@@ -37,6 +39,9 @@ class SizeTime:
         From algorithm to bus bandwidth; 0 when there is none.
     iterations
         Loop iterations of the runtime.
+    unserved
+        Why the runtime does not give a call of this size to the program: then the library's own algorithm runs, and the
+        time is what the program would take if it did not.
     """
 
     size_bytes: int
@@ -44,6 +49,12 @@ class SizeTime:
     bound: float | None
     bus_factor: float
     iterations: int
+    unserved: tuple[str, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        """Whether the runtime runs the program at this size, and it ends."""
+        return not self.unserved and self.seconds is not None
 
     @property
     def algbw(self) -> float | None:
@@ -60,6 +71,8 @@ class SizeTime:
             "algbw_GBps": None if self.algbw is None else self.algbw / 1e9,
             "busbw_GBps": None if busbw is None else busbw / 1e9,
             "iterations": self.iterations,
+            "served": not self.unserved,
+            "reasons": list(self.unserved),
         }
 
 
@@ -73,6 +86,8 @@ def simulate_program(
     target: Target | None = None,
     paths: Paths | None = None,
     reference: Plan | None = None,
+    selection: Selection | None = None,
+    element_bytes: int = FLOAT_BYTES,
 ) -> list[SizeTime]:
     """Simulate a program at sizes.
 
@@ -92,6 +107,10 @@ def simulate_program(
         Links of connections (see :func:`synth.timing.image.schedule_paths`).
     reference
         A plan of the same collective, whose prices make the bound tighter.
+    selection
+        Which calls the runtime gives to the program (default: judged here; of a draft, by what it alone can tell).
+    element_bytes
+        Size of the data type, which decides whether a size divides into the program's chunks.
 
     Raises
     ------
@@ -101,11 +120,13 @@ def simulate_program(
     runtime = target or (program.target if isinstance(program, Program) else MSCCL)
     draft = program.draft if isinstance(program, Program) else program
     if not isinstance(draft, Draft):
-        draft = read_foreign(draft, runtime)
+        draft, selection = read_selected(draft, runtime)
     machine = resolve(topology) if isinstance(topology, str) else topology
     put = timed(draft, machine, runtime, paths=paths)
     costs, model = costs or BlockCosts(), model or TimeModel()
-    return [_at(put, size, costs, model, reference) for size in sizes]
+    rules = selection or judged(draft, runtime)
+    rows = [_at(put, size, costs, model, reference) for size in sizes]
+    return [replace(row, unserved=rules.at(row.size_bytes, element_bytes).reasons) for row in rows]
 
 
 def _at(program: TimedProgram, size: int, costs: BlockCosts, model: TimeModel, reference: Plan | None) -> SizeTime:

@@ -35,8 +35,8 @@ class Report:
     structure, deadlocks, data, races
         Faults by kind. When there are structure faults the program is not run; when it hangs, data are not checked.
     dead
-        Reads of undefined chunks, races and overlaps that no claimed output depends on. They are no faults, because they
-        change no result in any interleaving, but faults of the strict verdict.
+        Reads of undefined chunks, races and overlaps that no claimed output depends on. They change no result in any
+        interleaving, hence are no faults; the strict verdict counts them.
     served_bytes
         Smallest and largest message size, both inclusive, for which the target selects the file, 2^63-1 when there is
         no end; None when it never does, or is not asked (mscclpp).

@@ -89,10 +89,21 @@ def mode_faults(inplace: bool, outofplace: bool) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """Answer about one call: whether the program runs, and if not, every reason."""
+    """Answer about one call: whether the program runs, and if not, every reason.
+
+    Attributes
+    ----------
+    size_bytes
+        Size of the call.
+    reasons
+        Why the program does not run.
+    out_of_range
+        Those of them that are about the range of sizes: no other data type or element count would help.
+    """
 
     size_bytes: int
     reasons: tuple[str, ...] = ()
+    out_of_range: tuple[str, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -143,7 +154,18 @@ class Selection:
         inplace
             Whether the call is in place; None for a call in whichever mode the file serves.
         """
-        return Served(size_bytes, (*self.refused, *self.never, *self._why_not(size_bytes, element_bytes, inplace)))
+        outside = tuple(self._outside(size_bytes))
+        others = self._why_not(size_bytes, element_bytes, inplace)
+        return Served(size_bytes, (*self.refused, *self.never, *outside, *others), outside)
+
+    def in_range(self, size_bytes: int) -> Served:
+        """Judge one call whose element count is not known."""
+        outside = tuple(self._outside(size_bytes))
+        return Served(size_bytes, (*self.refused, *self.never, *outside), outside)
+
+    def _outside(self, size: int) -> Iterator[str]:
+        if self.size_range is not None and not self.size_range[0] <= size <= self.size_range[1]:
+            yield f"{size} B is outside the range of the file, {self.range_text()}"
 
     def _why_not(self, size: int, element: int, inplace: bool | None) -> Iterator[str]:
         if (
@@ -152,8 +174,6 @@ class Selection:
             and not (self.inplace if inplace else self.outofplace)
         ):
             yield f"{self.target} gives it only calls {'out of place' if inplace else 'in place'}"
-        if self.size_range is not None and not self.size_range[0] <= size <= self.size_range[1]:
-            yield f"{size} B is outside the range of the file, {self.range_text()}"
         unit = self.chunks * element
         if self.chunks > 0 and size % unit:
             near = " and ".join(f"{k} B" for k in self._nearest(size, unit)) or "none"

@@ -107,7 +107,11 @@ class EveryOrder:
             key = (unit.rank, unit.send, unit.chan)
             fifos[key] = (*fifos.get(key, ()), term)
         steps = (*at[:k], at[k] + 1, *at[k + 1 :])
-        return steps, frozenset(memory.items()), tuple(sorted(((c, q) for c, q in fifos.items() if q), key=lambda p: p[0]))
+        return (
+            steps,
+            frozenset(memory.items()),
+            tuple(sorted(((c, q) for c, q in fifos.items() if q), key=lambda p: p[0])),
+        )
 
 
 def garbage_in(term: object) -> bool:

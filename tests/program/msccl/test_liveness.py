@@ -228,7 +228,9 @@ LIVE_RACES: dict[str, Callable[[], Draft]] = {
 
 
 @pytest.mark.parametrize("name", sorted(LIVE_RACES))
-def test_live_races_would_be_missed_by_a_liveness_that_finds_nothing(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_live_races_would_be_missed_by_a_liveness_that_finds_nothing(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert verify(LIVE_RACES[name]()).races
     monkeypatch.setattr(Liveness, "read", all_dead)
     monkeypatch.setattr(Liveness, "written", all_dead)
