@@ -13,7 +13,7 @@ from synth.program.msccl.verifying.deadlocks import chunks_at
 from synth.program.msccl.verifying.image import Image, build_image
 from synth.program.msccl.verifying.structure import structure_faults
 from synth.schedule.model import Schedule
-from synth.schedule.paths import GpuPaths
+from synth.schedule.paths import PeerPaths
 from synth.schedule.simulate.compiled import CompiledTransfers, compile_transfers
 from synth.schedule.simulate.time_model import WIRES, Wire
 from synth.topology.model import Topology
@@ -69,7 +69,8 @@ def timed(draft: Draft, topology: Topology, target: Target = MSCCL, *, paths: Pa
         The runtime, whose protocol table applies.
     paths
         Links of each connection (see :func:`schedule_paths`). A connection that is not named takes the cheapest path
-        without a GPU on it; parallel ones are taken in turn by channels.
+        without a GPU on it, or through GPUs that pass traffic on in hardware; parallel ones are taken in turn by
+        channels.
 
     Raises
     ------
@@ -92,7 +93,7 @@ def timed(draft: Draft, topology: Topology, target: Target = MSCCL, *, paths: Pa
 
 def _connection_paths(draft: Draft, image: Image, topology: Topology, paths: Paths) -> tuple[tuple[int, ...], ...]:
     channel = [block.chan for gpu in sorted(draft.gpus, key=lambda gpu: gpu.id) for block in gpu.blocks]
-    finder = GpuPaths(topology, TYPICAL_BYTES, relays=False)
+    finder = PeerPaths(topology, TYPICAL_BYTES)
     out: list[tuple[int, ...]] = []
     faults: dict[str, None] = {}
     for sender, receiver in zip(image.sender.tolist(), image.receiver.tolist(), strict=True):
@@ -100,7 +101,7 @@ def _connection_paths(draft: Draft, image: Image, topology: Topology, paths: Pat
         known = paths.get((src, dst, chan))
         ways = finder.between(topology.gpus[src], topology.gpus[dst]) if known is None else (known,)
         if not ways:
-            faults[f"{topology.gpu_name(src)} sends to {topology.gpu_name(dst)}: no path without a GPU on it"] = None
+            faults[f"{topology.gpu_name(src)} sends to {topology.gpu_name(dst)}: {finder.why_none}"] = None
         out.append(ways[chan % len(ways)] if ways else ())
     if faults:
         raise InvalidInputError(list(faults))

@@ -116,9 +116,17 @@ def _node_faults(nodes: Iterable[Node], where: Where) -> Iterator[str]:
             yield f"{where('nodes', i, 'kind')}: {node.kind!r} is unknown; use one of {', '.join(NODE_KINDS)}"
         if relay_is_wrong(node.kind, node.relay):
             yield f"{where('nodes', i, 'relay')}: {RELAY_REASON.format(kind=node.kind)}"
+        if passes_is_wrong(node.kind, node.passes):
+            yield f"{where('nodes', i, 'passes')}: {PASSES_REASON.format(kind=node.kind)}"
 
 
+PASSES_REASON = "true is for nodes of kind gpu only; this one is a {kind}, remove passes (it forwards anyway)"
 RELAY_REASON = "false is for nodes of kind gpu only; this one is a {kind}, remove relay"
+
+
+def passes_is_wrong(kind: object, passes: object) -> bool:
+    """Whether a node that is not a GPU is told to pass traffic on, as all of them do."""
+    return passes is True and kind in NODE_KINDS and kind != "gpu"
 
 
 def relay_is_wrong(kind: object, relay: object) -> bool:

@@ -30,6 +30,9 @@ def describe_topology(topology: Topology) -> str:
     fixed = [node.id for node in topology.nodes if not node.relay]
     if fixed:
         lines.append(f"  may not relay: {', '.join(fixed)}")
+    passing = sum(node.passes for node in topology.nodes)
+    if passing:
+        lines.append(f"  {passing} GPUs pass traffic on in hardware: pairs without a link reach each other over hops")
     lines += [f"  note: {note}" for note in topology.notes]
     if topology.source:
         lines.append(f"  source: {topology.source}")

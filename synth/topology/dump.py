@@ -60,6 +60,8 @@ def _node(node: Node) -> dict[str, object]:
         entry["host"] = node.host
     if not node.relay:
         entry["relay"] = False
+    if node.passes:
+        entry["passes"] = True
     return entry
 
 

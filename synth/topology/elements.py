@@ -13,12 +13,23 @@ LINK_KINDS: tuple[str, ...] = get_args(LinkKind)
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A vertex. ``relay`` says whether a GPU may forward traffic that is not its own."""
+    """A vertex.
+
+    Attributes
+    ----------
+    relay
+        Whether a GPU may forward traffic that is not its own, by a program that runs on it.
+    passes
+        Whether a GPU passes traffic on in hardware, from one of its links to GPUs to another, without a program: the
+        GPUs of an xGMI hive reach each other over several hops as if they were neighbours. It makes no plan faster;
+        it says what a program means that sends where there is no link.
+    """
 
     id: str
     kind: NodeKind
     host: str = "host0"
     relay: bool = True
+    passes: bool = False
 
 
 @dataclass(frozen=True, slots=True)

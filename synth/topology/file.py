@@ -16,7 +16,15 @@ from synth.errors import InvalidInputError
 from synth.files.faults import entry_name, validate
 from synth.files.json_text import Document, read_json
 from synth.ground.units import parse_bandwidth, parse_time
-from synth.topology.check import RELAY_REASON, duplicates, end_faults, id_fault, relay_is_wrong
+from synth.topology.check import (
+    PASSES_REASON,
+    RELAY_REASON,
+    duplicates,
+    end_faults,
+    id_fault,
+    passes_is_wrong,
+    relay_is_wrong,
+)
 from synth.topology.elements import Link, LinkKind, Node, NodeKind, Resource
 from synth.topology.model import Topology
 
@@ -73,6 +81,7 @@ class NodeEntry(Entry):
     kind: NodeKind = Field(description='a kind such as "gpu"')
     host: _Id = "host0"
     relay: bool = True
+    passes: bool = False
 
 
 class LinkEntry(Entry):
@@ -155,7 +164,7 @@ def topology_of(document: Document, stem: str) -> Topology:
 
 
 def _to_topology(parsed: TopologyFile, stem: str) -> Topology:
-    nodes = tuple(Node(node.id, node.kind, node.host, node.relay) for node in parsed.nodes)
+    nodes = tuple(Node(node.id, node.kind, node.host, node.relay, node.passes) for node in parsed.nodes)
     links = [link for entry in parsed.links for link in entry.links()]
     dead = {link.id for link in links if link.bandwidth == 0}
     notes = [f"link {link.id!r} has bandwidth 0 and is left out" for link in links if link.id in dead]
@@ -187,6 +196,8 @@ def _reference_faults(document: Document) -> Iterator[str]:
     for i, node in nodes:
         if relay_is_wrong(node.get("kind"), node.get("relay")):
             yield f"{where('nodes', i, 'relay')}: {RELAY_REASON.format(kind=node['kind'])}"
+        if passes_is_wrong(node.get("kind"), node.get("passes")):
+            yield f"{where('nodes', i, 'passes')}: {PASSES_REASON.format(kind=node['kind'])}"
     for i, link in links:
         src, dst = link.get("src"), link.get("dst")
         if isinstance(src, str) and isinstance(dst, str):

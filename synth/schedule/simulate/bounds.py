@@ -116,12 +116,18 @@ def _ends(demand: Demand, root: int, dest: int | None) -> tuple[tuple[int, ...],
     return demand.ranks, (root,) if demand.pattern == "reduction" else demand.ranks
 
 
-def _link_latency(topology: Topology, model: TimeModel, link: int) -> float:
-    """Latency of a link; a hop pays its overhead where it leaves a GPU and the extra latency where it enters one."""
+def _ways(topology: Topology, model: TimeModel, link: int) -> list[tuple[tuple[int, str], tuple[int, str], float]]:
+    """A link as (half node, half node, latency): once, or more often where GPUs pass traffic on in hardware.
+
+    A hop pays its overhead where it leaves a GPU and the extra latency where it enters one; a GPU that passes traffic
+    on in hardware is only left and entered in this sense where a program runs, not in between ("pass").
+    """
     tail, head = topology.ends[link]
-    out = topology.links[link].latency
-    out += model.overhead if topology.nodes[tail].kind == "gpu" else 0.0
-    return out + (model.hop_latency if topology.nodes[head].kind == "gpu" else 0.0)
+    latency = topology.links[link].latency
+    leaves, enters = topology.nodes[tail], topology.nodes[head]
+    starts = [("out", model.overhead if leaves.kind == "gpu" else 0.0), *([("pass", 0.0)] if leaves.passes else [])]
+    ends = [("in", model.hop_latency if enters.kind == "gpu" else 0.0), *([("pass", 0.0)] if enters.passes else [])]
+    return [((tail, a), (head, b), latency + more + extra) for a, more in starts for b, extra in ends]
 
 
 def _graph(topology: Topology, model: TimeModel) -> nx.DiGraph[tuple[int, str]]:
@@ -132,10 +138,11 @@ def _graph(topology: Topology, model: TimeModel) -> nx.DiGraph[tuple[int, str]]:
         graph.add_node((k, "out"))
         if node.kind != "gpu" or node.relay:
             graph.add_edge((k, "in"), (k, "out"), weight=0.0)
-    for k, (tail, head) in enumerate(topology.ends):
-        weight, known = _link_latency(topology, model, k), graph.get_edge_data((tail, "out"), (head, "in"))
-        if known is None or weight < known["weight"]:
-            graph.add_edge((tail, "out"), (head, "in"), weight=weight)
+    for k in range(len(topology.links)):
+        for tail, head, weight in _ways(topology, model, k):
+            known = graph.get_edge_data(tail, head)
+            if known is None or weight < known["weight"]:
+                graph.add_edge(tail, head, weight=weight)
     return graph
 
 
@@ -213,8 +220,11 @@ def _lost(topology: Topology, demand: Demand, model: TimeModel, prices: Mapping[
     ahead = nx.multi_source_dijkstra_path_length(graph, {(k, "out") for k in sources})
     behind = nx.multi_source_dijkstra_path_length(graph.reverse(copy=False), {(k, "in") for k in dests})
     lost = [
-        ahead.get((tail, "out"), math.inf) + _link_latency(topology, model, k) + behind.get((head, "in"), math.inf)
-        for k, (tail, head) in enumerate(topology.ends)
+        min(
+            ahead.get(tail, math.inf) + weight + behind.get(head, math.inf)
+            for tail, head, weight in _ways(topology, model, k)
+        )
+        for k in range(len(topology.links))
     ]
     by_id = {link.id: lost[k] for k, link in enumerate(topology.links)}
     capacity = {link.id: link.capacity for link in topology.links}

@@ -76,7 +76,7 @@ class _BoxBuilder:
 
     def build(self) -> None:
         for gpu in self.box.gpus:
-            self.wiring.nodes.append(Node(self._id(gpu.id), "gpu", self.host, gpu.relay))
+            self.wiring.nodes.append(Node(self._id(gpu.id), "gpu", self.host, gpu.relay, gpu.passes))
         self._scale_up()
         for layer in (SENT, RECEIVED) if self.box.nics else (SENT,):
             self._tree(layer)

@@ -67,6 +67,8 @@ class Gpu(Part):
         Whether other devices may reach it over PCIe without host memory.
     relay
         Whether it forwards for others.
+    passes
+        Whether it passes traffic on in hardware, from one scale-up link to another.
     """
 
     parent: str = ""
@@ -74,6 +76,7 @@ class Gpu(Part):
     host_link: Rate | None = None
     peer: bool = True
     relay: bool = True
+    passes: bool = False
 
 
 @dataclass(frozen=True, slots=True)

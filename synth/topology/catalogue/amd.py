@@ -24,6 +24,7 @@ from synth.topology.catalogue.layout import (
     edges,
     mesh,
     own_switches,
+    passing,
     tree,
     with_cables,
 )
@@ -51,7 +52,7 @@ def _mi250() -> Box:
         branches.append(Branch(f"cpu{numa}", uplink=GEN4))
         branches += (Branch(top, gcds[k : k + 2], 1, GEN4) for k in (0, 2))
     box = tree(branches, EPYC, 4, GEN4.times(0.5), NIC_200G, card=GEN4)
-    return with_cables(box, edges(MI250_XGMI), MI200, "xgmi")
+    return passing(with_cables(box, edges(MI250_XGMI), MI200, "xgmi"))
 
 
 def _instinct() -> Iterator[CatalogueEntry]:
@@ -69,18 +70,20 @@ def _instinct() -> Iterator[CatalogueEntry]:
         "mi250-8-box",
         "4 MI250: 8 GCDs on one CPU, 3 xGMI links per GCD, no NIC",
         ("RCCL topo_8p_90a.xml; its NIC (0.1 GB/s, no GPUDirect) is left out", *_COMMON),
-        lambda: with_cables(
-            tree([Branch("cpu0", tuple(range(8)))], EPYC, 1, GEN4, sockets=1),
-            edges("0-1 0-2 0-6 1-3 1-5 2-3 2-4 3-7 4-5 4-6 5-7 6-7"),
-            MI200,
-            "xgmi",
+        lambda: passing(
+            with_cables(
+                tree([Branch("cpu0", tuple(range(8)))], EPYC, 1, GEN4, sockets=1),
+                edges("0-1 0-2 0-6 1-3 1-5 2-3 2-4 3-7 4-5 4-6 5-7 6-7"),
+                MI200,
+                "xgmi",
+            )
         ),
     )
 
 
 def _mi300(rate: Rate) -> Box:
     box = tree(own_switches(2, 4, GEN5), SAPPHIRE_RAPIDS, 2, GEN5, NIC_400G)
-    return with_cables(box, mesh(range(8)), rate, "xgmi")
+    return passing(with_cables(box, mesh(range(8)), rate, "xgmi"))
 
 
 def _mesh() -> Iterator[CatalogueEntry]:

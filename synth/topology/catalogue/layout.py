@@ -143,6 +143,11 @@ def with_cables(
     return replace(box, cables=tuple(made))
 
 
+def passing(box: Box) -> Box:
+    """The box with GPUs that pass traffic on in hardware: an xGMI hive, whose GPUs all reach each other over hops."""
+    return replace(box, gpus=tuple(replace(gpu, passes=True) for gpu in box.gpus))
+
+
 def with_chip_nics(box: Box, count: int, rate: Rate) -> Box:
     """The box with NICs on the GPUs' own chips, which no PCIe port limits."""
     places = product(box.gpus, range(count))

@@ -56,6 +56,8 @@ class Machine:
         Of one cable, or of one GPU's port on the switch.
     latency
         Seconds of one link; half a GPU-to-GPU hop where a switch is in the middle.
+    passes
+        Whether its GPUs pass traffic on in hardware, so that those without a cable reach each other over hops.
     """
 
     name: str
@@ -67,6 +69,7 @@ class Machine:
     network: Network
     summary: str
     source: str
+    passes: bool = False
 
 
 def build_machine(machine: Machine, name: str, bandwidth: float, latency: float, achievable: bool) -> Topology:
@@ -86,7 +89,7 @@ def build_machine(machine: Machine, name: str, bandwidth: float, latency: float,
         Whether links get the machine's achievable share as ``efficiency``; otherwise capacities are nominal.
     """
     efficiency = machine.rate.efficiency if achievable else 1.0
-    nodes = gpu_nodes(machine.gpus)
+    nodes = tuple(replace(node, passes=machine.passes) for node in gpu_nodes(machine.gpus))
     links: list[Link] = []
     short = {"nvlink": "nv"}.get(machine.kind, machine.kind)
     if not machine.cables:
@@ -237,6 +240,7 @@ def _mi250() -> Machine:
             "xGMI 50 GB/s nominal per link (16 bit x 25 GT/s), 36 achievable (RCCL topo.h); link counts: ForestColl "
             "and TE-CCL, checked against RCCL topo_16p1h.xml; 0.8 us: RCCL's xGMI hop (tuning.cc, LL)"
         ),
+        passes=True,
     )
 
 
@@ -260,4 +264,5 @@ def _mi300x() -> Machine:
             "xGMI 64 GB/s nominal per link (128 both ways: ml-engineering), 48 achievable (RCCL topo.h); wiring: RCCL "
             "topo_8p_940.xml; 0.8 us: RCCL's xGMI hop (tuning.cc, LL)"
         ),
+        passes=True,
     )
