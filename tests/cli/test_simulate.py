@@ -16,6 +16,7 @@ from synth.timing.programs import program_time
 from synth.timing.simulation import parse_sizes
 from synth.topology import resolve
 from tests.cli.test_solve import run
+from tests.program.msccl.xml.test_xml import PAIR
 
 MESH = "fullmesh:4,bandwidth=25 GB/s,latency=1 us"
 
@@ -56,7 +57,43 @@ def test_simulate(xml: Path) -> None:
     assert row["bound_us"] == pytest.approx(10.0)
     text = run("simulate", str(xml), MESH, "--size", "1KiB:1MiB").stdout
     assert "time_us" in text
-    assert len(text.splitlines()) == 2 + 11
+    assert len(text.splitlines()) == 2 + 11 + 1
+    assert text.splitlines()[-1].endswith("1048576 B is outside the range of the file, 1..1048575 B")
+
+
+def test_sizes_that_the_runtime_never_gives_to_the_program(xml: Path) -> None:
+    """The file is for less than 1 MiB and has 4 chunks: 16 bytes of floats, 8 of halves."""
+
+    def rows(size: str, *more: str) -> tuple[int, list[bool]]:
+        got = run("simulate", str(xml), MESH, "--size", size, "--json", *more)
+        return got.returncode, [row["served"] for row in json.loads(got.stdout)["sizes"]]
+
+    assert rows("160") == (0, [True])
+    assert rows("168") == (5, [False])
+    assert rows("168", "--dtype", "float16") == (0, [True])
+    assert rows("160,168") == (5, [True, False])
+    assert rows("2MiB") == (5, [False])
+    assert rows("512KiB:2MiB") == (0, [True, False, False])
+    assert rows("2MiB:8MiB") == (5, [False, False, False])
+    got = run("simulate", str(xml), MESH, "--size", "168", "--json")
+    (row,) = json.loads(got.stdout)["sizes"]
+    assert row["time_us"] > 0
+    assert "nearest served: 160 B and 176 B" in row["reasons"][0]
+    assert json.loads(got.stdout)["selection"]["size_bytes"] == [1, (1 << 20) - 1]
+
+
+def test_a_file_that_the_runtime_refuses(xml: Path, tmp_path: Path) -> None:
+    """RCCL asks for minBytes, and does not launch rrcs steps."""
+    path = tmp_path / "a.xml"
+    path.write_text(xml.read_text().replace(' minBytes="0"', ""))
+    got = run("simulate", str(path), MESH, "--size", "160", "--target", "rccl")
+    assert got.returncode == 5
+    assert "rccl rejects the file: first element <algo>: attribute minBytes not found" in got.stdout
+    path.write_text(PAIR)
+    got = run("simulate", str(path), "fullmesh:2", "--size", "160", "--target", "rccl")
+    assert got.returncode == 5
+    assert "rccl refuses rrcs steps at launch" in got.stdout
+    assert run("simulate", str(path), "fullmesh:2", "--size", "160").returncode == 0
 
 
 def test_calibrate_then_simulate(xml: Path, tmp_path: Path) -> None:

@@ -244,3 +244,24 @@ def test_ctrl_c_stops_cleanly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert done.returncode == 130
     assert "Traceback" not in done.stderr
     assert not (tmp_path / "out").exists()
+
+
+def test_a_size_that_the_file_never_serves_is_said(tmp_path: Path) -> None:
+    """100 kB are no whole floats in 16 chunks; 1 GB is above a maxBytes of 1 MB, where no file would be of use."""
+    done = run("solve", "ring:4", "allreduce", "--size", "100kB", "--json")
+    result = json.loads(done.stdout)
+    assert done.returncode == 0
+    assert result["served"] is False
+    assert "nearest served: " in result["unserved_reasons"][0]
+    done = run("solve", "ring:4", "allreduce", "--size", "1MiB", "--json")
+    assert json.loads(done.stdout)["served"] is True
+    out = tmp_path / "out"
+    for target in ("msccl", "mscclpp"):
+        done = run(
+            *("solve", "ring:4", "allreduce", "--size", "1GB", "--max-bytes", "1MB", "--target", target),
+            *("--out", str(out), "--json"),
+        )
+        assert done.returncode == 5
+        assert "no file is written: 1000000000 B is outside the range" in done.stderr
+        assert json.loads(done.stdout)["served"] is False
+        assert not out.exists()

@@ -266,7 +266,11 @@ def test_report() -> None:
     assert wrong.to_dict()["max_difference"] is None
     assert "1 faults" in wrong.summary()
     beyond = run_program(replace(made, min_bytes=100), 24)
-    assert "outside the file's own range 100..1048576 B" in beyond.notes[0]
+    assert beyond.ok
+    assert not beyond.served
+    # The legacy runtime's maxBytes is not served itself.
+    assert "24 B is outside the range of the file, 100..1048575 B" in beyond.unserved[0]
+    assert beyond.unserved[0] in beyond.summary()
 
 
 def test_custom_runs_unchecked() -> None:

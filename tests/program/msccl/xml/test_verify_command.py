@@ -85,3 +85,32 @@ def test_too_few_multiprocessors(tmp_path: Path, capsys: pytest.CaptureFixture[s
     code, out, _ = verify(capsys, str(path), "--sms", "3")
     assert code == 5
     assert "4 thread blocks hang on a GPU with 3 SMs" in out
+
+
+def test_strict_refuses_races_on_dead_data(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A block copies the input, while the other overwrites it, into scratch that nobody reads."""
+    path = tmp_path / "dead.xml"
+    steps = (
+        '<step s="0" type="cpy" srcbuf="i" srcoff="0" dstbuf="s" dstoff="0" cnt="1" depid="-1" deps="-1" hasdep="0"/>'
+    )
+    block = f'<tb id="1" send="-1" recv="-1" chan="0">{steps}</tb></gpu>'
+    path.write_text(PAIR.replace('s_chunks="0"', 's_chunks="1"').replace("</gpu>", block, 1), encoding="utf-8")
+    code, out, _ = verify(capsys, str(path))
+    assert code == 0
+    assert "hazard: in place: race (write-after-read)" in out
+    assert "with --strict" in out
+    code, out, _ = verify(capsys, str(path), "--strict")
+    assert code == 5
+    assert "1 faults" in out
+    code, out, _ = verify(capsys, str(path), "--strict", "--json")
+    report = json.loads(out)
+    assert code == 5
+    assert (report["ok"], report["strict_ok"], report["strict"]) == (True, False, True)
+    assert report["faults"] == []
+    assert report["strict_faults"] == report["dead"]
+    live = path.read_text().replace(
+        steps, steps.replace('dstbuf="s"', 'dstbuf="o"').replace('dstoff="0"', 'dstoff="1"')
+    )
+    path.write_text(live, encoding="utf-8")
+    code, out, _ = verify(capsys, str(path))
+    assert code == 5
