@@ -17,10 +17,10 @@ from synth.program.meaning.semantics import ROOTED, Semantics
 from synth.program.msccl.model import Buffer, Draft, GpuProgram, Step, StepType, ThreadBlock
 from synth.program.msccl.targets import MSCCL, TARGETS, Target
 from synth.program.msccl.xml.c_integers import c_int, c_long
-from synth.program.msccl.xml.lexer import Element
+from synth.program.msccl.xml.lexer import lex
+from synth.program.msccl.xml.nodes import Lexed, Node
 from synth.program.msccl.xml.reader import claimed_semantics
 from synth.program.msccl.xml.runtime_blocks import Numbers
-from synth.program.msccl.xml.runtime_lexer import Lexed, Node, lex
 
 _PLAIN = re.compile(r"0|-?[1-9][0-9]*")
 _LEGACY_MAX_BYTES = 1 << 27
@@ -91,15 +91,11 @@ def _semantics(algo: Node, ngpus: int, chunks: int) -> Semantics:
     """Meaning of ``coll``, whichever dialect its name is from, or of our own attribute ``semantics``."""
     names = {theirs: ours for target in TARGETS for ours, theirs in target.collectives}
     collective = names.get(algo.attributes.get("coll", ""), "custom")
-    own = claimed_semantics(_element(algo), ngpus, chunks) if "semantics" in algo.attributes else None
+    own = claimed_semantics(algo, ngpus, chunks) if "semantics" in algo.attributes else None
     if own is not None:
         return own
     root = algo.attributes.get("root") if collective in ROOTED else None
     return Semantics(collective, ngpus, chunks, c_int(root) if root is not None else None)
-
-
-def _element(node: Node) -> Element:
-    return Element(node.name, 0, node.attributes, [Element(g.name, 0, g.attributes) for g in node.children])
 
 
 def _gpu(node: Node) -> GpuProgram:

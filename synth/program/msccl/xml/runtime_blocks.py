@@ -10,7 +10,7 @@ from typing import NamedTuple
 from synth.program.msccl.opcodes import BUFFERS, PARSER_CHECKS_DST, PARSER_CHECKS_SRC, RECEIVES, SENDS, place
 from synth.program.msccl.targets import Target
 from synth.program.msccl.xml.c_integers import c_int
-from synth.program.msccl.xml.runtime_lexer import Node, Values
+from synth.program.msccl.xml.nodes import Node, Values
 from synth.program.msccl.xml.tags import STEP_ATTRIBUTES
 
 _GPU = ("i_chunks", "o_chunks", "s_chunks")

@@ -16,8 +16,9 @@ from synth.files.source import source_text
 from synth.program.msccl.opcodes import STEP_TYPES, place
 from synth.program.msccl.targets import Target
 from synth.program.msccl.xml.c_integers import c_int, c_long
+from synth.program.msccl.xml.lexer import lex
+from synth.program.msccl.xml.nodes import Lexed, Node
 from synth.program.msccl.xml.runtime_blocks import Rank, rank_faults
-from synth.program.msccl.xml.runtime_lexer import Lexed, Node, lex
 
 _SHOWN = 50
 _MAX_CHILDREN = 1024

@@ -11,7 +11,7 @@ from synth.program.msccl.model import Draft
 from synth.program.msccl.selection import Selection, selection_of
 from synth.program.msccl.targets import MSCCL, Target
 from synth.program.msccl.xml.foreign import foreign_draft
-from synth.program.msccl.xml.runtime_lexer import lex
+from synth.program.msccl.xml.lexer import lex
 from synth.program.msccl.xml.runtime_parser import judge
 
 

@@ -1,4 +1,4 @@
-"""Regular expressions for the tags that nearly every file is made of, shared by both readers.
+"""Regular expressions for the tags that nearly every file is made of.
 
 A tag that matches is read alike by the runtimes' character-by-character reader; all others take that reader's way.
 """

@@ -12,7 +12,7 @@ from synth.program.meaning.report import Report
 from synth.program.msccl.targets import MSCCL, Target
 from synth.program.msccl.verifying.verify import verify
 from synth.program.msccl.xml.foreign import foreign_draft, reading_notes
-from synth.program.msccl.xml.runtime_lexer import lex
+from synth.program.msccl.xml.lexer import lex
 from synth.program.msccl.xml.runtime_parser import judge
 
 

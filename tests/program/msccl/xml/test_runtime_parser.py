@@ -19,7 +19,7 @@ from synth.program.msccl.program import Program
 from synth.program.msccl.targets import MSCCL, MSCCL_EXECUTOR, RCCL, TARGETS, Target
 from synth.program.msccl.xml import accepts, to_xml, verify_file
 from synth.program.msccl.xml.c_integers import c_int, c_long
-from synth.program.msccl.xml.runtime_lexer import lex
+from synth.program.msccl.xml.lexer import lex
 from tests.program.msccl.builders import direct_alltoall, ring_allreduce, scratch_allreduce
 from tests.program.msccl.large import allpairs_allreduce, ring_gather
 from tests.program.msccl.test_ordering import mutant
@@ -99,10 +99,10 @@ REFUSED: list[tuple[Callable[[str], str], str]] = [
     (lambda t: t.replace('send="1"', "send='1'", 1), "expected '>'"),
     (lambda t: t.replace('send="1"', 'send ="1"', 1), ""),
     (lambda t: t.replace('send="1"', "send=1", 1), "double quote"),
-    (lambda t: t.replace("</algo>\n", ""), "ends inside algo"),
+    (lambda t: t.replace("</algo>\n", ""), "ends inside <algo>"),
     (lambda t: t.replace("</tb>", "</tb >", 1), "closing tag"),
     (lambda t: t.replace("</tb>", "</gpu>", 1), "</gpu> closes <tb>"),
-    (lambda t: t + "</algo>", "ends inside algo"),
+    (lambda t: t + "</algo>", "ends inside <algo>"),
     (lambda t: t[:-9], "the file ends"),
     (lambda t: t.replace('coll="', f'{"x" * 255}="1" coll="'), "a name of 255"),
     (lambda t: t.replace('hasdep="0"/>', 'hasdep="0"><why/></step>', 1), "crashes"),
@@ -273,3 +273,54 @@ def test_our_own_attributes_are_understood() -> None:
     assert report.ok, report.summary()
     assert report.collective == "alltoallv"
     assert report.modes == ("out of place",)
+
+
+TOKENS = (
+    '"',
+    "=",
+    " ",
+    "<",
+    ">",
+    "/",
+    "\n",
+    "\t",
+    "'",
+    ' a="1"',
+    ' send="1"',
+    "</tb>",
+    "<x>",
+    "</x>",
+    "<!--",
+    "-->",
+    "<tb/>",
+)
+
+
+@settings(deadline=None, max_examples=300)
+@given(data=st.data())
+def test_the_strict_form_only_takes_what_the_runtimes_read_the_same(data: st.DataObject) -> None:
+    """One lexer: where its strict form finds nothing, the runtimes' form has the same elements and nothing to say."""
+    text = PAIR
+    for _ in range(data.draw(st.integers(1, 3))):
+        at = data.draw(st.integers(0, len(text)))
+        text = text[:at] + data.draw(st.sampled_from(TOKENS)) + text[at + data.draw(st.integers(0, 2)) :]
+    strict, loose = lex(text, strict=True), lex(text)
+    if strict.refusal:
+        return
+    without_id = any("id" not in gpu.attributes for algo in strict.algos for gpu in algo.children)
+    assert without_id or loose.refusal == ""
+    assert loose.oddities == []
+    if not without_id:
+        assert strict.algos == loose.algos
+
+
+def test_the_strict_form_names_what_the_runtimes_let_through() -> None:
+    for change, words in (
+        (lambda t: t.replace('send="1"', 'loose send="1"'), "line 3: attribute 'loose' of <tb> has no value"),
+        (lambda t: t.replace('send="1"', 'send="1" send="0"'), "line 3: attribute 'send' stands twice in <tb>"),
+        (lambda t: t.replace("<tb", "<note></other><tb", 1), "line 3: </other> closes <note>"),
+        (lambda t: t.replace('"/>', '"/junk>', 1), "line 4: expected '>' in <step>, found 'j'"),
+    ):
+        text = change(PAIR)  # type: ignore[no-untyped-call]
+        assert lex(text).refusal == ""
+        assert lex(text, strict=True).refusal == words
