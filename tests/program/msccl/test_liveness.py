@@ -19,9 +19,9 @@ from synth.program.meaning.semantics import Semantics
 from synth.program.msccl.model import Buffer, Draft, Step, StepType, ThreadBlock
 from synth.program.msccl.program import Program
 from synth.program.msccl.verifying import data as data_check
-from synth.program.msccl.verifying import live_races
 from synth.program.msccl.verifying.image import build_image
 from synth.program.msccl.verifying.liveness import Liveness
+from synth.program.msccl.verifying.races import live as live_races
 from synth.program.msccl.verifying.replay import replay
 from synth.program.msccl.verifying.verify import verify
 from tests.program.msccl.builders import block, draft, edit_step, gpu, ring_allreduce, scratch_allreduce, step

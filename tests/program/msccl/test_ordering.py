@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from synth.program.meaning.semantics import input_tokens
 from synth.program.msccl.columns import Flags
 from synth.program.msccl.model import Draft, Step
-from synth.program.msccl.verifying import clocks, ordering
-from synth.program.msccl.verifying.hazards import races
 from synth.program.msccl.verifying.image import build_image
+from synth.program.msccl.verifying.races import clocks, ordering
+from synth.program.msccl.verifying.races.check import races
 from synth.program.msccl.verifying.replay import replay
 from synth.program.msccl.verifying.structure import structure_faults
 from tests.program.msccl.builders import direct_alltoall, edit_step, ring_allgather, ring_allreduce, scratch_allreduce

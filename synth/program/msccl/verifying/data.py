@@ -15,11 +15,11 @@ from synth.program.meaning.report import Report
 from synth.program.meaning.semantics import Semantics, input_tokens
 from synth.program.msccl.columns import Flags, Ints
 from synth.program.msccl.verifying.contents import Contents, execute
-from synth.program.msccl.verifying.hazards import RaceCheck
 from synth.program.msccl.verifying.image import Image, overlap_text, overlapping_ops
-from synth.program.msccl.verifying.live_races import split_races
 from synth.program.msccl.verifying.liveness import Liveness
 from synth.program.msccl.verifying.outputs import data_faults
+from synth.program.msccl.verifying.races.check import RaceCheck
+from synth.program.msccl.verifying.races.live import split_races
 
 _SHOWN = 12
 

@@ -6,7 +6,7 @@ scratch that nobody reads, or buffers about which nothing is claimed, is dead.
 
 The program's control flow does not depend on its data. So when every live read gets the value of the same write in all
 interleavings, then by induction along the values' ways all of them end with the same outputs: the races that remain
-only touch dead chunks (:func:`synth.program.msccl.verifying.hazards.races`).
+only touch dead chunks (:func:`synth.program.msccl.verifying.races.check.races`).
 """
 
 from __future__ import annotations

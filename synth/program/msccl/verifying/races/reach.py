@@ -12,7 +12,7 @@ from collections import defaultdict, deque
 from dataclasses import dataclass
 
 from synth.program.msccl.verifying.image import Image
-from synth.program.msccl.verifying.timeline import Timeline
+from synth.program.msccl.verifying.races.timeline import Timeline
 
 # Per block on the other side of a wait: sorted ticks on this side, and the tick that each gives on the other.
 _Edges = list[tuple[int, list[int], list[int]]]

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from synth.program.msccl.columns import Flags, Ints
 from synth.program.msccl.verifying.image import Image
-from synth.program.msccl.verifying.timeline import Timeline
+from synth.program.msccl.verifying.races.timeline import Timeline
 
 _Clocks = NDArray[np.int32]
 _MAX_CELLS = 1 << 26

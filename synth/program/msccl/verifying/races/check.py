@@ -20,7 +20,7 @@ import numpy as np
 
 from synth.program.msccl.columns import Flags, Ints
 from synth.program.msccl.verifying.image import Image
-from synth.program.msccl.verifying.ordering import Order, Questions
+from synth.program.msccl.verifying.races.ordering import Order, Questions
 
 # With the line that counts the rest, as many as a report shows of one kind.
 _MAX_REPORTS = 11

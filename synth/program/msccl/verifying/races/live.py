@@ -18,9 +18,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from synth.program.msccl.columns import Flags, Ints
-from synth.program.msccl.verifying.hazards import Accesses, RaceCheck
 from synth.program.msccl.verifying.liveness import Liveness
-from synth.program.msccl.verifying.ordering import Questions
+from synth.program.msccl.verifying.races.check import Accesses, RaceCheck
+from synth.program.msccl.verifying.races.ordering import Questions
 
 # Unordered chunks, and pairs asked again, beyond which all races count as live: no real program is near them.
 _MAX_CHUNKS = 200_000

@@ -19,10 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from synth.program.msccl.columns import Flags, Ints
-from synth.program.msccl.verifying.clocks import passes, sweep
 from synth.program.msccl.verifying.image import Image
-from synth.program.msccl.verifying.reach import Reach
-from synth.program.msccl.verifying.timeline import Timeline
+from synth.program.msccl.verifying.races.clocks import passes, sweep
+from synth.program.msccl.verifying.races.reach import Reach
+from synth.program.msccl.verifying.races.timeline import Timeline
 
 # Costs in edges of a search, which take about a microsecond: an op in a sweep, and a thousand entries of its clock.
 _SWEEP_OP = 4

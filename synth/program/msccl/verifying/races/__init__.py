@@ -1,0 +1,1 @@
+"""Races: accesses that nothing orders (``check``), and those among them that an output depends on (``live``)."""
