@@ -13,7 +13,7 @@ from synth.ground.units import parse_size
 from synth.program.meaning.semantics import EVEN, member_ranks
 from synth.program.msccl import MSCCL, Draft, Program, Target
 from synth.program.msccl.judging import judged
-from synth.program.msccl.selection import FLOAT_BYTES, Selection
+from synth.program.msccl.selection import FLOAT_BYTES, Selection, Served
 from synth.program.msccl.xml.selecting import read_selected
 from synth.schedule.simulate.bounds import latency_bound, plan_bound
 from synth.schedule.simulate.time_model import BlockCosts, TimeModel
@@ -39,9 +39,9 @@ class SizeTime:
         From algorithm to bus bandwidth; 0 when there is none.
     iterations
         Loop iterations of the runtime.
-    unserved
-        Why the runtime does not give a call of this size to the program: then the library's own algorithm runs, and the
-        time is what the program would take if it did not.
+    served
+        Whether the runtime gives a call of this size to the program. If not, the library's own algorithm runs, and the
+        time is what the program would take.
     """
 
     size_bytes: int
@@ -49,12 +49,17 @@ class SizeTime:
     bound: float | None
     bus_factor: float
     iterations: int
-    unserved: tuple[str, ...] = ()
+    served: Served
 
     @property
     def ok(self) -> bool:
         """Whether the runtime runs the program at this size, and it ends."""
-        return not self.unserved and self.seconds is not None
+        return self.served.ok and self.seconds is not None
+
+    @property
+    def nearly_ok(self) -> bool:
+        """Whether it does, or would with another element count near by."""
+        return self.served.nearly_ok and self.seconds is not None
 
     @property
     def algbw(self) -> float | None:
@@ -71,8 +76,8 @@ class SizeTime:
             "algbw_GBps": None if self.algbw is None else self.algbw / 1e9,
             "busbw_GBps": None if busbw is None else busbw / 1e9,
             "iterations": self.iterations,
-            "served": not self.unserved,
-            "reasons": list(self.unserved),
+            "served": self.served.ok,
+            "reasons": list(self.served.reasons),
         }
 
 
@@ -125,17 +130,17 @@ def simulate_program(
     put = timed(draft, machine, runtime, paths=paths)
     costs, model = costs or BlockCosts(), model or TimeModel()
     rules = selection or judged(draft, runtime)
-    rows = [_at(put, size, costs, model, reference) for size in sizes]
-    return [replace(row, unserved=rules.at(row.size_bytes, element_bytes).reasons) for row in rows]
+    return [_at(put, rules.at(size, element_bytes), costs, model, reference) for size in sizes]
 
 
-def _at(program: TimedProgram, size: int, costs: BlockCosts, model: TimeModel, reference: Plan | None) -> SizeTime:
+def _at(program: TimedProgram, served: Served, costs: BlockCosts, model: TimeModel, reference: Plan | None) -> SizeTime:
+    size = served.size_bytes
     bound, factor = _bound(program, size, costs, model, reference)
     try:
         time = program_time(program, size, costs, model)
     except VerificationError:
-        return SizeTime(size, None, bound, factor, 0)
-    return SizeTime(size, time.seconds, bound, factor, time.iterations)
+        return SizeTime(size, None, bound, factor, 0, served)
+    return SizeTime(size, time.seconds, bound, factor, time.iterations, served)
 
 
 def _bound(

@@ -75,6 +75,7 @@ def test_sizes_that_the_runtime_never_gives_to_the_program(xml: Path) -> None:
     assert rows("2MiB") == (5, [False])
     assert rows("512KiB:2MiB") == (0, [True, False, False])
     assert rows("2MiB:8MiB") == (5, [False, False, False])
+    assert rows("1002:2004") == (0, [False, False])  # no multiples of 16, but of a range that does not matter
     got = run("simulate", str(xml), MESH, "--size", "168", "--json")
     (row,) = json.loads(got.stdout)["sizes"]
     assert row["time_us"] > 0

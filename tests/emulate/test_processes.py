@@ -167,3 +167,23 @@ def test_command_line(tmp_path: Path) -> None:
     done = run("run", str(tmp_path / "wrong.xml"), "--size", "1MiB", "--json")
     assert done.returncode == 5
     assert json.loads(done.stdout)["ok"] is False
+
+
+def test_calls_that_the_runtime_never_gives_to_the_program(tmp_path: Path) -> None:
+    """They run here, with right numbers, and the exit code says that they never do there."""
+    text = synth.synthesize("ring:4", "allreduce", "1MiB", lowering={"max_bytes": 2048}).xml
+    path = tmp_path / "msccl.xml"
+    path.write_text(text, encoding="utf-8")
+
+    def served(*arguments: str) -> tuple[int, bool, bool]:
+        done = run("run", str(path), "--json", *arguments)
+        facts = json.loads(done.stdout)
+        return done.returncode, facts["ok"], facts["served"]
+
+    assert served("--size", "1024") == (0, True, True)
+    assert served("--size", "2048") == (5, True, False)  # maxBytes itself is not served by the legacy runtime
+    assert served("--size", "2048", "--target", "msccl-executor") == (0, True, True)
+    done = run("run", str(path), "--size", "1024", "--target", "rccl")
+    assert done.returncode == 5
+    assert "rccl refuses" in done.stdout
+    assert "every number right" in done.stdout

@@ -99,16 +99,24 @@ class Served:
         Why the program does not run.
     out_of_range
         Those of them that are about the range of sizes: no other data type or element count would help.
+    odd_count
+        Those of them that are about the element count: a few bytes more or less would help.
     """
 
     size_bytes: int
     reasons: tuple[str, ...] = ()
     out_of_range: tuple[str, ...] = ()
+    odd_count: tuple[str, ...] = ()
 
     @property
     def ok(self) -> bool:
         """Whether the runtime gives the call to the program and runs it."""
         return not self.reasons
+
+    @property
+    def nearly_ok(self) -> bool:
+        """Whether it does, or would with another element count near by."""
+        return self.reasons == self.odd_count
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,9 +162,9 @@ class Selection:
         inplace
             Whether the call is in place; None for a call in whichever mode the file serves.
         """
-        outside = tuple(self._outside(size_bytes))
-        others = self._why_not(size_bytes, element_bytes, inplace)
-        return Served(size_bytes, (*self.refused, *self.never, *outside, *others), outside)
+        outside, odd = tuple(self._outside(size_bytes)), tuple(self._odd_count(size_bytes, element_bytes))
+        reasons = (*self.refused, *self.never, *self._other_mode(inplace), *outside, *odd)
+        return Served(size_bytes, reasons, outside, odd)
 
     def in_range(self, size_bytes: int) -> Served:
         """Judge one call whose element count is not known."""
@@ -167,13 +175,12 @@ class Selection:
         if self.size_range is not None and not self.size_range[0] <= size <= self.size_range[1]:
             yield f"{size} B is outside the range of the file, {self.range_text()}"
 
-    def _why_not(self, size: int, element: int, inplace: bool | None) -> Iterator[str]:
-        if (
-            inplace is not None
-            and (self.inplace or self.outofplace)
-            and not (self.inplace if inplace else self.outofplace)
-        ):
+    def _other_mode(self, inplace: bool | None) -> Iterator[str]:
+        modes = {True: self.inplace, False: self.outofplace}
+        if inplace is not None and any(modes.values()) and not modes[inplace]:
             yield f"{self.target} gives it only calls {'out of place' if inplace else 'in place'}"
+
+    def _odd_count(self, size: int, element: int) -> Iterator[str]:
         unit = self.chunks * element
         if self.chunks > 0 and size % unit:
             near = " and ".join(f"{k} B" for k in self._nearest(size, unit)) or "none"
