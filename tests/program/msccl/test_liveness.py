@@ -198,6 +198,7 @@ def test_outputs_differ_between_orders_exactly_when_there_are_races_on_live_data
     assert ends is not None
     event(f"races {bool(report.races)}, dead {bool(report.dead)}")
     assert (len(ends) > 1) == bool(report.races), (report.summary(), ends)
+    assert not set(report.races) & set(report.dead)
 
 
 @settings(deadline=None, max_examples=150)
