@@ -86,7 +86,7 @@ def topology_import(
     kind: Annotated[
         str | None,
         typer.Option(
-            help="nccl, hwloc, nvidia-smi, rocm-smi, teccl, taccl, astra-sim, simai or plain; default: found out."
+            help="nccl, nccl-log, hwloc, nvidia-smi, rocm-smi, amd-smi, teccl, taccl, astra-sim, simai or plain; default: found out."
         ),
     ] = None,
     gpu: Annotated[

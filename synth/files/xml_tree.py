@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from xml.parsers import expat
@@ -46,24 +46,36 @@ def read_xml_tree(path: Path) -> Element:
     InvalidInputError
         Not readable, not well-formed, entities, or nested deeper than any topology.
     """
+    return parse_xml_tree(read_text(path), path)
+
+
+def parse_xml_tree(text: str, path: Path, numbers: Sequence[int] | None = None) -> Element:
+    """Root element of XML text, as :func:`read_xml_tree`.
+
+    Parameters
+    ----------
+    path
+        The file that the text is from, for messages.
+    numbers
+        Number of each of the text's lines in that file, if it is a part of it.
+    """
     # Leading blanks before an XML declaration are an error of XML that hand-edited files have; NCCL does not mind.
-    text = read_text(path)
     shift = text[: len(text) - len(text.lstrip())].count("\n")
-    reader = _Reader(path, shift)
+    reader = _Reader(path, (numbers or range(1, text.count("\n") + 2))[shift:])
     try:
         reader.parser.Parse(text.lstrip().encode("utf-8"), True)
     except expat.ExpatError as error:
         reason = expat.errors.messages[error.code]
-        raise InvalidInputError(f"{path}:{error.lineno + shift}: not well-formed XML: {reason}") from None
+        raise InvalidInputError(f"{reader.at(error.lineno)}: not well-formed XML: {reason}") from None
     if reader.root is None:
         raise InvalidInputError(f"{path}: has no XML element")
     return reader.root
 
 
 class _Reader:
-    def __init__(self, path: Path, shift: int) -> None:
+    def __init__(self, path: Path, numbers: Sequence[int]) -> None:
         self.path = path
-        self.shift = shift
+        self.numbers = numbers
         self.root: Element | None = None
         self._open: list[Element] = []
         self.parser = expat.ParserCreate("utf-8")
@@ -73,8 +85,12 @@ class _Reader:
         self.parser.CharacterDataHandler = self._text
         self.parser.EntityDeclHandler = self._entity
 
+    def at(self, line: int) -> str:
+        """Place of a line of the text in its file; expat counts a line more behind the last line end."""
+        return f"{self.path}:{self.numbers[min(line, len(self.numbers)) - 1]}"
+
     def _place(self) -> str:
-        return f"{self.path}:{self.parser.CurrentLineNumber + self.shift}"
+        return self.at(self.parser.CurrentLineNumber)
 
     def _start(self, tag: str, attributes: dict[str, str]) -> None:
         element = Element(tag, attributes, self._place())

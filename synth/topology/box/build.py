@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 from synth.errors import InvalidInputError
 from synth.topology.box.hardware import PCIE_LATENCY, Rate, slowest
-from synth.topology.box.parts import Box, Gpu, Nic, Numa, without_empty_switches, without_single_switches
+from synth.topology.box.parts import Box, Gpu, Nic, Numa, Socket, without_empty_switches, without_single_switches
 from synth.topology.box.wiring import Wire, Wiring
 from synth.topology.elements import LinkKind, Node, NodeKind
 from synth.topology.fabric import NIC_LATENCY, Fabric
@@ -186,11 +186,16 @@ class _BoxBuilder:
             for a, b in (socket.ends, socket.ends[::-1]):
                 if self._id(a + layer) in there:
                     factor = max(self._factor(a), self._factor(b))
-                    uses = [(self._socket_wire(a, b, socket.rate), factor), *self._root(b, factor)]
+                    uses = [(self._socket_wire(socket, (a, b)), factor), *self._root(b, factor)]
                     self._link((a + layer, b + layer), "socket", uses)
 
-    def _socket_wire(self, a: str, b: str, rate: Rate | None) -> Wire:
-        return self._wire(f"{a}-{b}.socket", rate)
+    def _socket_wire(self, socket: Socket, way: tuple[str, str]) -> Wire:
+        """Wire between two NUMA nodes: their own, or that of their sockets, which is as slow as its slowest pair."""
+        if not all(socket.packages):
+            return self._wire(f"{way[0]}-{way[1]}.socket", socket.rate)
+        a, b = socket.packages if way == socket.ends else socket.packages[::-1]
+        shared = [self._known(k.id, k.rate) for k in self.box.sockets if set(k.packages) == {a, b}]
+        return self._wire(f"{a}-{b}.socket", slowest(*shared))
 
     # Host memory
 
@@ -232,7 +237,7 @@ class _BoxBuilder:
             return []
         for socket in self.box.sockets:
             if {memory, reader} == set(socket.ends):
-                return [(self._socket_wire(memory, reader, socket.rate), 1.0), *self._root(reader, 1.0)]
+                return [(self._socket_wire(socket, (memory, reader)), 1.0), *self._root(reader, 1.0)]
         return None
 
     def _way(self, part: Gpu | Nic, way: str) -> list[tuple[Wire, float]]:

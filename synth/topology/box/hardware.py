@@ -1,7 +1,8 @@
-"""What parts reach: PCIe generations, NVLink and xGMI per link, sockets between CPUs, GPU models.
+"""What parts reach: PCIe generations, NVLink and xGMI per link, sockets between CPUs.
 
 Rates are bytes/second per direction. "Achievable" are the constants of NCCL's graph model (NVIDIA/nccl
-src/graph/topo.h) and RCCL's (ROCm/rccl topo.h), "nominal" those of the standard or the vendor.
+src/graph/topo.h) and RCCL's (ROCm/rccl topo.h), "nominal" those of the standard or the vendor. What GPUs have stands
+in :mod:`synth.topology.box.gpus`.
 """
 
 from __future__ import annotations
@@ -9,9 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Literal
-
-from synth.topology.elements import LinkKind
 
 #: Seconds. A device's PCIe port is half of NCCL's PCI hop of 1.0 us, a switch port half of its NVLink hop of 0.6 us
 #: (tuning.cc, LL); the xGMI hop is RCCL's.
@@ -26,15 +24,20 @@ _PCIE_ACHIEVABLE = MappingProxyType({2.5: 3e9, 5.0: 6e9, 8.0: 12e9, 16.0: 24e9, 
 #: GT/s of each PCIe generation.
 PCIE_GENERATIONS: Mapping[str, float] = MappingProxyType({"gen3": 8.0, "gen4": 16.0, "gen5": 32.0, "gen6": 64.0})
 
-Wiring = Literal["switch", "mesh", "none", "unknown"]
-
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """A link's rate as sold and as reached, bytes/second per direction."""
+    """A link's rate as sold and as reached, bytes/second per direction.
+
+    Attributes
+    ----------
+    nominal_known
+        Whether ``nominal`` is what the standard or the vendor says; if not, the achievable rate stands for it.
+    """
 
     nominal: float
     achievable: float
+    nominal_known: bool = True
 
     @property
     def efficiency(self) -> float:
@@ -43,7 +46,7 @@ class Rate:
 
     def times(self, count: float) -> Rate:
         """Rate of ``count`` such links together."""
-        return Rate(self.nominal * count, self.achievable * count)
+        return Rate(self.nominal * count, self.achievable * count, self.nominal_known)
 
 
 def exactly(rate: float) -> Rate:
@@ -51,9 +54,15 @@ def exactly(rate: float) -> Rate:
     return Rate(rate, rate)
 
 
+def achieved(rate: float) -> Rate:
+    """Rate of NCCL's or RCCL's tables, of which no nominal value is known."""
+    return Rate(rate, rate, nominal_known=False)
+
+
 def slowest(*rates: Rate) -> Rate:
     """Rate of links in a row."""
-    return Rate(min(rate.nominal for rate in rates), min(rate.achievable for rate in rates))
+    narrow = min(rates, key=lambda rate: rate.nominal)
+    return Rate(narrow.nominal, min(rate.achievable for rate in rates), narrow.nominal_known)
 
 
 def pcie_rate(gigatransfers: float, lanes: int) -> Rate | None:
@@ -87,16 +96,18 @@ def nvlink_of(sm: int) -> tuple[Rate, int] | None:
     return next(((rate, most) for low, rate, most in _NVLINK if sm >= low), None)
 
 
-#: RCCL's xGMI per link; for 906 and 908 no nominal rate is in our sources, so RCCL's stands for both.
+#: RCCL's xGMI per link; for 906 and 908 no nominal rate is in our sources.
 _XGMI = MappingProxyType(
     {
-        "906": exactly(24e9),
-        "908": exactly(24e9),
+        "906": achieved(24e9),
+        "908": achieved(24e9),
         "910": Rate(50e9, 36e9),
         "90a": Rate(50e9, 36e9),
         "940": Rate(64e9, 48e9),
         "941": Rate(64e9, 48e9),
         "942": Rate(64e9, 48e9),
+        # RCCL has 48 GB/s for gfx95x (GFX95X_XGMI_WIDTH); 153.6 GB/s both ways are 76.8 each.
+        "950": Rate(76.8e9, 48e9),
     }
 )
 
@@ -109,74 +120,16 @@ def xgmi_of(gcn: str) -> Rate | None:
 def socket_of(arch: str, vendor: str, family: int | None, model: int | None) -> Rate | None:
     """Rate between two NUMA nodes by the CPU (NCCL topo.h); None if the CPU is not known."""
     if arch == "ppc64":
-        return exactly(32e9)
+        return achieved(32e9)
     if arch == "arm64":
-        return exactly(6e9)
+        return achieved(6e9)
     if vendor == "AuthenticAMD":
-        return exactly(16e9)
+        return achieved(16e9)
     if vendor in ("CentaurHauls", "  Shanghai  "):
-        return exactly(6e9)
+        return achieved(6e9)
     if vendor != "GenuineIntel" or family is None or model is None:
         return None
     if family != 6:
-        return exactly(6e9)
+        return achieved(6e9)
     steps = ((0xCF, 40e9), (0x8F, 22e9), (0x55, 10e9))
-    return exactly(next((rate for low, rate in steps if model >= low), 6e9))
-
-
-@dataclass(frozen=True, slots=True)
-class GpuModel:
-    """What a GPU's name says beyond a topology file.
-
-    Attributes
-    ----------
-    link, links, kind
-        One scale-up link, links of the GPU, and what they are; None and 0 for a GPU without.
-    wiring
-        How the links of a whole box go: to a switch, one to each other GPU, or not to be told from the name.
-    pcie
-        GT/s of its PCIe port, 16 lanes.
-    peer
-        Whether its driver lets other devices read and write it over PCIe.
-    """
-
-    name: str
-    link: Rate | None
-    links: int
-    kind: LinkKind
-    wiring: Wiring
-    pcie: float
-    peer: bool = True
-
-
-def gpu_models() -> Mapping[str, GpuModel]:
-    """GPUs that ``--gpu`` knows, by name.
-
-    Link counts: NVIDIA's and AMD's data sheets by way of NCCL topo.h, RCCL's topo_expl models and ml-engineering.
-    """
-    hopper, ampere, blackwell = Rate(25e9, 20.6e9), Rate(25e9, 20e9), Rate(50e9, 40.1e9)
-    bridge, mi200, mi300 = Rate(14.0625e9, 12e9), Rate(50e9, 36e9), Rate(64e9, 48e9)
-    models = (
-        GpuModel("p100", Rate(20e9, 18e9), 4, "nvlink", "unknown", 8.0),
-        GpuModel("v100", ampere, 6, "nvlink", "unknown", 8.0),
-        GpuModel("a100", ampere, 12, "nvlink", "switch", 16.0),
-        GpuModel("a800", ampere, 8, "nvlink", "switch", 16.0),
-        GpuModel("h100", hopper, 18, "nvlink", "switch", 32.0),
-        GpuModel("h200", hopper, 18, "nvlink", "switch", 32.0),
-        GpuModel("h20", hopper, 18, "nvlink", "switch", 32.0),
-        GpuModel("h800", hopper, 8, "nvlink", "switch", 32.0),
-        GpuModel("b200", blackwell, 18, "nvlink", "switch", 32.0),
-        GpuModel("a40", bridge, 4, "nvlink", "unknown", 16.0),
-        GpuModel("rtx3090", bridge, 4, "nvlink", "unknown", 16.0),
-        GpuModel("a10g", None, 0, "nvlink", "none", 16.0),
-        GpuModel("l20", None, 0, "nvlink", "none", 16.0),
-        GpuModel("l40s", None, 0, "nvlink", "none", 16.0),
-        # Its stock driver refuses peer access; a patched one allows it (tinygrad open-gpu-kernel-modules).
-        GpuModel("rtx4090", None, 0, "nvlink", "none", 16.0, peer=False),
-        GpuModel("mi50", exactly(24e9), 2, "xgmi", "unknown", 16.0),
-        GpuModel("mi100", exactly(24e9), 6, "xgmi", "unknown", 16.0),
-        GpuModel("mi210", mi200, 3, "xgmi", "unknown", 16.0),
-        GpuModel("mi250", mi200, 7, "xgmi", "unknown", 16.0),
-        GpuModel("mi300x", mi300, 7, "xgmi", "mesh", 32.0),
-    )
-    return MappingProxyType({model.name: model for model in models})
+    return achieved(next((rate for low, rate in steps if model >= low), 6e9))

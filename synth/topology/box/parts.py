@@ -106,10 +106,17 @@ class Nic(Part):
 
 @dataclass(frozen=True, slots=True)
 class Socket(Part):
-    """The link between two NUMA nodes, each way."""
+    """The link between two NUMA nodes, each way.
+
+    Attributes
+    ----------
+    packages
+        CPU sockets of both ends if several NUMA nodes are on one: all pairs between two sockets share their link.
+    """
 
     ends: tuple[str, str] = ("", "")
     rate: Rate | None = None
+    packages: tuple[str, str] = ("", "")
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,40 +2,43 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 
 from synth.errors import InvalidInputError
-from synth.files.json_text import Document, parse_json, read_text
-from synth.files.xml_tree import Element, read_xml_tree
+from synth.files.json_text import Document, read_text
+from synth.files.xml_tree import Element
 from synth.topology.box.build import build_topology
-from synth.topology.box.hardware import GpuModel, gpu_models
+from synth.topology.box.gpus import GpuModel, gpu_named
 from synth.topology.box.parts import Box
 from synth.topology.fabric import Fabric
 from synth.topology.file import topology_of
 from synth.topology.importing.assume import Assumptions, read_assumptions
 from synth.topology.importing.astra import astra_topology
-from synth.topology.importing.detect import JSON_KINDS, KINDS, XML_KINDS, kind_of_json, kind_of_text, kind_of_xml
+from synth.topology.importing.detect import KINDS, Found, find
+from synth.topology.importing.dumps.amd.amd_smi import read_amd_json, read_amd_smi
+from synth.topology.importing.dumps.amd.rocm_smi import read_rocm_smi
 from synth.topology.importing.dumps.described import Described
 from synth.topology.importing.dumps.hwloc_xml import read_hwloc_xml
-from synth.topology.importing.dumps.nccl_xml import read_nccl_xml
-from synth.topology.importing.dumps.nvidia_smi import read_nvidia_smi
-from synth.topology.importing.dumps.rocm_smi import read_rocm_smi
+from synth.topology.importing.dumps.nccl.log import read_nccl_log
+from synth.topology.importing.dumps.nccl.xml import read_nccl_xml
+from synth.topology.importing.dumps.nvidia.matrix import read_nvidia_smi
 from synth.topology.importing.fill import Filler
+from synth.topology.importing.pasted import Pasted, clean
 from synth.topology.importing.plain import import_simai_text, plain_topology
+from synth.topology.importing.plausible import IMPLAUSIBLE
 from synth.topology.importing.taccl import taccl_topology
 from synth.topology.importing.teccl import teccl_topology
 from synth.topology.model import Topology
 from synth.topology.paths import PATH_GROUPS, PathGroup, select_paths
 
-_XML: Mapping[str, Callable[[Element, Path], Described]] = MappingProxyType(
+_XML: Mapping[str, Callable[[Element, Path, GpuModel | None], Described]] = MappingProxyType(
     {"nccl": read_nccl_xml, "hwloc": read_hwloc_xml}
 )
-_TEXT: Mapping[str, Callable[[str, Path], Described]] = MappingProxyType(
-    {"nvidia-smi": read_nvidia_smi, "rocm-smi": read_rocm_smi}
+_TEXT: Mapping[str, Callable[[Pasted, GpuModel | None], Described]] = MappingProxyType(
+    {"nvidia-smi": read_nvidia_smi, "rocm-smi": read_rocm_smi, "amd-smi": read_amd_smi, "nccl-log": read_nccl_log}
 )
 _JSON: Mapping[str, Callable[[Document, Assumptions], Topology]] = MappingProxyType(
     {
@@ -75,12 +78,15 @@ def import_topology(
     Parameters
     ----------
     path
-        NCCL or RCCL topology XML, ``nvidia-smi topo -m``, ``rocm-smi --showtopo``, hwloc XML, TE-CCL or TACCL topology
-        JSON, ASTRA-sim network.yml, SimAI/ns-3 text, a plain-number instance or a synth-topology/1 file.
+        NCCL or RCCL topology XML, ``nvidia-smi topo -m``, ``rocm-smi --showtopo``, ``amd-smi topology`` (text or
+        ``--json``), a log of NCCL_DEBUG=INFO with its graph, hwloc XML, TE-CCL or TACCL topology JSON, ASTRA-sim
+        network.yml, SimAI/ns-3 text, a plain-number instance or a synth-topology/1 file. The machine's own files may
+        have prompts, prefixes, quotes and text around them.
     kind
         One of :data:`KINDS`; found out if None.
     gpu
-        Name of the GPU, for what the file does not say of it: NVLink, its speed, PCIe generation.
+        Name of the GPU, also as machines print it (``NVIDIA H100 80GB HBM3``), for what the file does not say of it:
+        NVLink, its speed, PCIe generation. It tells a switch from a mesh, and too many links are refused.
     assume
         ``gen3`` to ``gen6``, or a link-speed table (:func:`~synth.topology.importing.assume.read_assumptions`), for
         speeds that the file does not have.
@@ -108,18 +114,19 @@ def import_topology(
     path = Path(path)
     if kind is not None and kind not in KINDS:
         raise InvalidInputError(f"kind {kind!r}: use one of {', '.join(KINDS)}")
-    text = read_text(path).lstrip()
-    if kind in XML_KINDS or (kind is None and text.startswith("<")):
-        root = read_xml_tree(path)
-        return _machine(_XML[kind or kind_of_xml(root, path)](root, path), path, options)
-    if kind in JSON_KINDS or (kind is None and text.startswith(("{", "["))):
-        document = parse_json(read_text(path), str(path))
-        return _finished(_JSON[kind or kind_of_json(document)](document, options.assumptions), options)
-    kind = kind or kind_of_text(text, path)
-    if kind in _TEXT:
-        return _machine(_TEXT[kind](read_text(path), path), path, options)
-    make = import_simai_text if kind == "simai" else astra_topology
-    return _finished(make(path), options)
+    found = find(clean(read_text(path), path), kind)
+    if found.root is not None:
+        described = _XML[found.kind](found.root, path, options.gpu)
+    elif found.document is not None and found.kind == "amd-smi":
+        described = read_amd_json(found.document, options.gpu)
+    elif found.document is not None:
+        return _finished(_JSON[found.kind](found.document, options.assumptions), options)
+    elif found.kind in _TEXT:
+        described = _TEXT[found.kind](found.pasted, options.gpu)
+    else:
+        make = import_simai_text if found.kind == "simai" else astra_topology
+        return _finished(make(path), options)
+    return _machine(described, found, options)
 
 
 def _options(
@@ -131,12 +138,12 @@ def _options(
     capacities: str,
     peer: str,
 ) -> _Options:
-    faults = []
-    models = gpu_models()
-    if gpu is not None and gpu.lower() not in models:
-        near = difflib.get_close_matches(gpu.lower(), models, n=1)
-        meant = f"perhaps {near[0]!r} is meant; " if near else ""
-        faults.append(f"gpu {gpu!r} is not known; {meant}known: {', '.join(models)}")
+    faults: list[str] = []
+    model = None
+    try:
+        model = None if gpu is None else gpu_named(gpu)
+    except InvalidInputError as error:
+        faults += error.faults
     choices: tuple[tuple[str, object, tuple[str, ...]], ...] = (
         ("fabric", fabric, ("switch", "rail")),
         ("capacities", capacities, ("nominal", "achievable")),
@@ -150,30 +157,32 @@ def _options(
         faults.append(f"hosts {hosts!r}: use a whole number from 1 to 4096")
     if faults:
         raise InvalidInputError(faults)
-    model = None if gpu is None else models[gpu.lower()]
     assumptions = read_assumptions(assume)
     groups = frozenset(paths)
     joined: Fabric = "rail" if fabric == "rail" else "switch"
     return _Options(model, assumptions, groups, hosts, joined, capacities == "achievable", peer == "cpu")
 
 
-def _machine(described: Described, path: Path, options: _Options) -> Topology:
+def _machine(described: Described, found: Found, options: _Options) -> Topology:
     """Topology of boxes: filled in, copied, joined."""
-    filler = Filler(options.gpu, options.assumptions, options.groups)
+    path = found.pasted.path
+    model = options.gpu or described.gpu
+    filler = Filler(model, options.assumptions, options.groups)
     boxes = []
     faults: list[str] = []
     for box in described.boxes:
         try:
-            boxes.append(filler.fill(box))
+            boxes.append(filler.fill(box, described.stated))
         except InvalidInputError as error:
-            faults += (f"{path}: {fault}" for fault in error.faults)
+            faults += (fault if fault.startswith(str(path)) else f"{path}: {fault}" for fault in error.faults)
     faults += filler.faults()
     faults += filler.unknown_elements() if not faults else ()
     faults += _cluster_faults(boxes, path, options)
     if faults:
+        faults += (f"{path}: {note}" for note in filler.notes() if note.startswith(IMPLAUSIBLE))
         raise InvalidInputError(dict.fromkeys(faults))
     copies = [replace(box, through_cpu=options.through_cpu) for box in boxes] * options.hosts
-    notes = (*described.notes, *filler.notes())
+    notes = tuple(dict.fromkeys((*found.notes, *described.notes, *_of_model(model), *filler.notes())))
     copied = f", {options.hosts} copies joined by {options.fabric}" if options.hosts > 1 else ""
     rates = "achievable" if options.achievable else "nominal"
     source = f"{path.name} ({described.what}{copied}); capacities are {rates}; " + "; ".join(notes)
@@ -181,11 +190,17 @@ def _machine(described: Described, path: Path, options: _Options) -> Topology:
     return select_paths(made, options.groups)
 
 
+def _of_model(model: GpuModel | None) -> tuple[str, ...]:
+    return () if model is None else (f"numbers of the {model.name}: {model.source}",)
+
+
 def _cluster_faults(boxes: list[Box], path: Path, options: _Options) -> list[str]:
     joined = options.hosts > 1 or len(boxes) > 1
-    if joined and "nic" in options.groups and boxes and not all(box.nics for box in boxes):
+    without = [box.gpus[0].at for box in boxes if not box.nics and box.gpus]
+    if joined and "nic" in options.groups and without:
         return [
-            f"{path}: a host without a NIC that can be used cannot be joined with others; give one host, or add NICs"
+            f"{path}: a host without a NIC that can be used cannot be joined with others; give one host, or add NICs: "
+            f"{', '.join(without)}"
         ]
     if options.hosts > 1 and "nic" not in options.groups:
         return [f"hosts {options.hosts}: copies are joined through NICs; paths must have nic"]

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from typing import TypeVar
 
 from synth.errors import InvalidInputError
 from synth.ground.units import format_bandwidth
-from synth.topology.box.hardware import NVLINK_LATENCY, XGMI_LATENCY, GpuModel, Rate, pcie_rate, slowest
+from synth.topology.box.gpus import GpuModel
+from synth.topology.box.hardware import Rate, pcie_rate, slowest
 from synth.topology.box.parts import Box, Cable, Gpu, Nic, Numa, Part, PcieSwitch, Port, Socket, without_empty_switches
 from synth.topology.importing.assume import Assumptions
+from synth.topology.importing.plausible import with_plausible_uplinks
+from synth.topology.importing.scale_up import link_faults, wired
 from synth.topology.paths import PathGroup
 
 _P = TypeVar("_P", Cable, Port)
@@ -40,10 +43,24 @@ class Filler:
         self._notes: dict[str, list[str]] = {}
         self._names: set[str] = set()
 
-    def fill(self, box: Box) -> Box:
-        """The box with every rate known that its paths need; what is missing is collected for :meth:`faults`."""
-        box = _wired(box, self.model, self.note) if "nvlink" in self.groups else box
-        box = without_unused(box, self.groups)
+    def fill(self, box: Box, stated: bool = False) -> Box:
+        """The box with every rate known that its paths need; what is missing is collected for :meth:`faults`.
+
+        Parameters
+        ----------
+        stated
+            Whether the file says which GPUs have scale-up links, so that none means none.
+
+        Raises
+        ------
+        InvalidInputError
+            More links than the model of ``--gpu`` has, or wiring that does not follow from its name.
+        """
+        too_many = list(link_faults(box, self.model))
+        if too_many:
+            raise InvalidInputError(too_many)
+        box = wired(box, self.model, stated, self.note) if "nvlink" in self.groups else box
+        box = with_plausible_uplinks(without_unused(box, self.groups), self.note)
         box = replace(
             box,
             gpus=tuple(self._gpu(gpu) for gpu in box.gpus),
@@ -87,6 +104,8 @@ class Filler:
                 self.note(f"{what} {format_bandwidth(given.nominal)} as {self.assumptions.label} says", shown)
                 return given
         if rate is not None:
+            if not rate.nominal_known:
+                self.note(_achieved(what, rate), shown)
             return rate
         if kind in self.assumptions.classes:
             assumed, remark = self.assumptions.classes[kind]
@@ -134,6 +153,9 @@ class Filler:
             if not self.model.peer:
                 self.note(f"no peer access over PCIe between {self.model.name} GPUs: host memory only")
                 gpu = replace(gpu, peer=False)
+            if self.model.host is not None and gpu.host_link is None:
+                self.note(f"NVLink-C2C of the {self.model.name}: {format_bandwidth(self.model.host.nominal)}")
+                gpu = replace(gpu, host_link=self.model.host)
         return replace(gpu, port=self._rate(gpu, port, "pcie", "PCIe speed"))
 
     def _switch(self, switch: PcieSwitch) -> PcieSwitch:
@@ -158,6 +180,8 @@ class Filler:
         elif rate is None and self.model is not None and self.model.link is not None:
             rate = self.model.link
             self.note(f"{part.kind} speed per link of the {self.model.name}: {format_bandwidth(rate.nominal)}")
+        if rate is not None and not rate.nominal_known:
+            self.note(_achieved(f"{part.kind} speed", rate))
         if rate is None:
             key = (part.kind, f"speed of one {part.kind} link")
             self._missing.setdefault(key, []).append((part.at or part.id, part.name or part.id))
@@ -199,26 +223,5 @@ class Filler:
         return replace(box, nics=tuple(kept))
 
 
-def _wired(box: Box, model: GpuModel | None, note: Callable[[str], None]) -> Box:
-    """Scale-up links by the GPU's name, when the file has none."""
-    if model is None or model.link is None or box.cables or box.ports or len(box.gpus) < 2:
-        return box
-    if model.wiring == "switch":
-        ports = tuple(
-            Port(f"nv{gpu.id}", gpu.name, gpu.at, gpu.id, model.links, model.link, model.kind, NVLINK_LATENCY / 2)
-            for gpu in box.gpus
-        )
-        note(f"{model.links} {model.kind} links per {model.name} to one switch (--gpu), the file has none")
-        return replace(box, ports=ports)
-    if model.wiring == "mesh" and len(box.gpus) - 1 <= model.links:
-        cables = tuple(
-            Cable(f"xgmi{a.id}-{b.id}", "", a.at, a.id, b.id, 1, model.link, model.kind, XGMI_LATENCY)
-            for i, a in enumerate(box.gpus)
-            for b in box.gpus[i + 1 :]
-        )
-        note(f"one {model.kind} link between any two {model.name} (--gpu), the file has none")
-        return replace(box, cables=cables)
-    raise InvalidInputError(
-        f"--gpu {model.name}: the file has no scale-up links, and how those of {len(box.gpus)} {model.name} are wired "
-        "does not follow from the name; take a file that has them (nvidia-smi topo -m, an NCCL or RCCL topology dump)"
-    )
+def _achieved(what: str, rate: Rate) -> str:
+    return f"{what} {format_bandwidth(rate.nominal)} is an achievable rate (NCCL's or RCCL's), no nominal one is known"

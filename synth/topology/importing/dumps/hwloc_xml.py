@@ -8,6 +8,7 @@ from pathlib import Path
 
 from synth.errors import InvalidInputError
 from synth.files.xml_tree import Element
+from synth.topology.box.gpus import GpuModel
 from synth.topology.box.hardware import (
     INTEL_PEER_FACTOR,
     NVLINK_LATENCY,
@@ -17,10 +18,11 @@ from synth.topology.box.hardware import (
     pcie_rate,
     socket_of,
 )
-from synth.topology.box.parts import Box, Cable, Gpu, Nic, Numa, PcieSwitch, Port, Socket
+from synth.topology.box.parts import Box, Cable, Gpu, Nic, Numa, PcieSwitch, Port
 from synth.topology.elements import LinkKind
 from synth.topology.importing.dumps.described import Described
 from synth.topology.importing.dumps.pci import bus_id
+from synth.topology.importing.dumps.sockets import joined
 
 _GPU_DEVICES = re.compile(r"(nvml|cuda|rsmi|ze|opencl)[0-9]")
 _MATRICES: Mapping[str, tuple[LinkKind, float]] = {
@@ -31,7 +33,7 @@ _MATRICES: Mapping[str, tuple[LinkKind, float]] = {
 _SELF = 1_000_000
 
 
-def read_hwloc_xml(root: Element, path: Path) -> Described:
+def read_hwloc_xml(root: Element, path: Path, model: GpuModel | None = None) -> Described:
     """The machine of an hwloc file as a box.
 
     Raises
@@ -53,7 +55,10 @@ def read_hwloc_xml(root: Element, path: Path) -> Described:
                 reader.read_matrix(matrix)
     if reader.faults:
         raise InvalidInputError(reader.faults)
-    return Described("hwloc XML", (reader.box(),), tuple(reader.notes))
+    # Without matrices hwloc was built without NVML or RSMI: the file does not say that there are no links.
+    stated = bool(reader.cables or reader.ports)
+    box = reader.box()
+    return Described("hwloc XML", (box,), tuple(reader.notes), stated)
 
 
 class _Reader:
@@ -72,12 +77,15 @@ class _Reader:
         self._cpus: dict[str, tuple[str, str, int | None, int | None]] = {}
         self._objects: dict[str, str] = {}  # "OSDev:802" to a GPU id, "nvswitch" or a NUMA id
         self._hosts: dict[str, Rate] = {}
-        self._arch = ""
+        self._package = ""
+        self._packages: list[str] = []
 
     def read(self, item: Element, numa: str | None, parent: str) -> None:
         """One object with everything inside; ``numa`` is the nearest NUMA node, ``parent`` the switch above."""
         kind = item.get("type")
         infos = {info.get("name"): info.get("value") for info in item.all("info")}
+        if kind == "Package":
+            self._package = f"package{item.get('os_index') or item.get('gp_index')}"
         if any(child.get("type") == "NUMANode" for child in item.all("object")):
             numa = self._add_numa(item, infos)
         if kind == "Package":
@@ -93,6 +101,7 @@ class _Reader:
         """NUMA node of a device; what hangs on the whole machine is taken to hang on the first."""
         if numa is None and not self.numas:
             self.numas.append(Numa("cpu0", "numa 0", str(self.path)))
+            self._packages.append("package0")
             self._cpus["cpu0"] = ("", "", None, None)
         return numa or self.numas[0].id
 
@@ -104,6 +113,7 @@ class _Reader:
         self._cpus[name] = (arch, vendor, *numbers)
         factor = INTEL_PEER_FACTOR if vendor == "GenuineIntel" else 1.0
         self.numas.append(Numa(name, f"numa {len(self.numas)}", item.at, peer_factor=factor))
+        self._packages.append(self._package or name)
         return name
 
     def _name(self, item: Element, what: str) -> None:
@@ -193,6 +203,11 @@ class _Reader:
                 if what[j] != what[i] and (rate := rates[i, j])
             )
 
+    def _between(self, i: int, j: int) -> Rate | None:
+        """Rate between two NUMA nodes by their CPUs."""
+        known = [rate for k in (i, j) if (rate := socket_of(*self._cpus[self.numas[k].id])) is not None]
+        return min(known, key=lambda rate: rate.nominal) if len(known) == 2 else None
+
     def box(self) -> Box:
         """Everything read, as a box."""
         gpus = tuple(
@@ -201,19 +216,13 @@ class _Reader:
         )
         names = ", ".join(gpu.name for gpu in gpus)
         self.notes.append(f"GPUs g0 to g{len(gpus) - 1} are {names}")
-        sockets = []
-        for j, b in enumerate(self.numas):
-            for a in self.numas[:j]:
-                rates = [socket_of(*self._cpus[numa.id]) for numa in (a, b)]
-                known = [rate for rate in rates if rate is not None]
-                rate = min(known, key=lambda r: r.nominal) if len(known) == len(rates) else None
-                sockets.append(Socket(f"{a.id}-{b.id}", f"{a.id}-{b.id}", b.at, (a.id, b.id), rate))
+        sockets = joined(self.numas, self.notes, packages=self._packages, rate=self._between)
         return Box(
             gpus,
             tuple(self.numas),
             tuple(self.switches),
             tuple(self.nics),
-            tuple(sockets),
+            sockets,
             tuple(self.cables),
             tuple(self.ports),
         )

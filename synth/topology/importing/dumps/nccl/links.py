@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 from synth.files.xml_tree import Element
 from synth.topology.box.hardware import NVLINK_LATENCY, XGMI_LATENCY, Rate, exactly, nvlink_of, xgmi_of
-from synth.topology.box.parts import Cable, Port
+from synth.topology.box.parts import Cable, Part, Port
 from synth.topology.elements import LinkKind
+from synth.topology.importing.dumps.linked import Limit, linked
 from synth.topology.importing.dumps.pci import CPU_LINK_CLASS, GPU_CLASSES, bus_id, number, whole
 
 
@@ -40,6 +41,7 @@ class _Counted:
     cpu: int
     rate: Rate | None
     kind: LinkKind
+    most: int | None
 
 
 def scale_up(gpus: list[GpuElement], names: list[str], faults: list[str], notes: list[str]) -> ScaleUp:
@@ -60,13 +62,33 @@ def scale_up(gpus: list[GpuElement], names: list[str], faults: list[str], notes:
         if rate is not None:
             host_links[f"g{i}"] = rate
     at = [f"{raw.pci.at}: GPU {name}" for raw, name in zip(gpus, names, strict=True)]
-    cables = tuple(_cables(counted, at, notes))
+    crowded = any(links.most is not None and sum(links.peers.values()) > links.most for links in counted)
+    cables, switched = (
+        _as_a_switch(counted, names, at, faults, notes) if crowded else ([*_cables(counted, at, notes)], [])
+    )
     ports = tuple(
         Port(f"nv-g{i}", names[i], at[i], f"g{i}", links.switch, links.rate, links.kind, NVLINK_LATENCY / 2)
         for i, links in enumerate(counted)
         if links.switch
     )
-    return ScaleUp(cables, ports, host_links)
+    return ScaleUp(tuple(cables), (*ports, *switched), host_links)
+
+
+def _as_a_switch(
+    counted: list[_Counted], names: list[str], at: list[str], faults: list[str], notes: list[str]
+) -> tuple[list[Cable], list[Port]]:
+    """Links of GPUs that list more of them than they have: what every pair is given is each GPU's part of a switch."""
+    gpus = [Part(f"g{i}", name, at[i]) for i, name in enumerate(names)]
+    counts: dict[tuple[int, int], int] = {}
+    for i, links in enumerate(counted):
+        for j in range(i + 1, len(counted)):
+            there, back = links.peers.get(f"g{j}", 0), counted[j].peers.get(f"g{i}", 0)
+            if there != back:
+                faults.append(f"{at[i]}: lists {there} links to {names[j]}, which lists {back} to it, more than it has")
+            elif there:
+                counts[i, j] = there
+    most = min((links.most for links in counted if links.most is not None), default=0)
+    return linked(gpus, counts, Limit(most, "a GPU of its generation"), faults, notes, counted[0].rate)
 
 
 def _count(raw: GpuElement, name: str, ids: Mapping[str, str], faults: list[str], notes: list[str]) -> _Counted:
@@ -94,7 +116,7 @@ def _count(raw: GpuElement, name: str, ids: Mapping[str, str], faults: list[str]
         notes.append(f"GPU {name} lists {switch} links to switches, {most} is the most that it has: {most} are used")
         switch = most
     xgmi = any(link.tag == "xgmi" for link in elements)
-    return _Counted(peers, switch, cpu, rate, "xgmi" if xgmi else "nvlink")
+    return _Counted(peers, switch, cpu, rate, "xgmi" if xgmi else "nvlink", most)
 
 
 def _link_rate(raw: GpuElement, faults: list[str]) -> tuple[Rate | None, int | None]:

@@ -13,10 +13,11 @@ from pathlib import Path
 
 from synth.errors import InvalidInputError
 from synth.files.xml_tree import Element
+from synth.topology.box.gpus import GpuModel
 from synth.topology.box.hardware import INTEL_PEER_FACTOR, Rate, exactly, socket_of
 from synth.topology.box.parts import Box, Gpu, Nic, Numa, PcieSwitch, Socket
 from synth.topology.importing.dumps.described import Described
-from synth.topology.importing.dumps.nccl_links import GpuElement, scale_up
+from synth.topology.importing.dumps.nccl.links import GpuElement, scale_up
 from synth.topology.importing.dumps.pci import (
     GPU_CLASSES,
     NIC_CLASSES,
@@ -26,12 +27,13 @@ from synth.topology.importing.dumps.pci import (
     network_rate,
     whole,
 )
+from synth.topology.importing.dumps.sockets import joined
 
 #: Network devices that are no way out of the host: bridges, tunnels and ends of containers.
 _VIRTUAL = re.compile(r"(veth|br-|docker|cali|tunl|virbr|flannel|cni|vxlan|lo$)")
 
 
-def read_nccl_xml(root: Element, path: Path) -> Described:
+def read_nccl_xml(root: Element, path: Path, model: GpuModel | None = None) -> Described:
     """Boxes of a topology, one per ``host_hash``.
 
     Raises
@@ -64,7 +66,9 @@ def read_nccl_xml(root: Element, path: Path) -> Described:
             notes.append(f"host {number} of the file has no GPU and is left out")
     boxes = tuple(host.box(notes) for host in with_gpus)
     dialect = "RCCL" if any(e.tag == "xgmi" for e in root.walk()) or root.get("version") == "2" else "NCCL"
-    return Described(f"{dialect} topology XML", boxes, tuple(dict.fromkeys(notes)))
+    # A dump that was made on the machine has a gpu element with the links of each GPU; provider files have none.
+    stated = all(raw.gpu is not None for host in with_gpus for raw in host.gpus)
+    return Described(f"{dialect} topology XML", boxes, tuple(dict.fromkeys(notes)), stated)
 
 
 @dataclass
@@ -165,21 +169,22 @@ class _Host:
             tuple(self.numas),
             tuple(self.switches),
             nics,
-            tuple(self._sockets()),
+            self._sockets(notes),
             links.cables,
             links.ports,
         )
 
-    def _sockets(self) -> list[Socket]:
+    def _sockets(self, notes: list[str]) -> tuple[Socket, ...]:
         """All pairs of the host's NUMA nodes, as NCCL joins them."""
         rates = [_socket_rate(cpu, self.faults) for cpu in self.cpus]
-        out = []
-        for i, a in enumerate(self.numas):
-            for j, b in enumerate(self.numas[:i]):
-                x, y = rates[i], rates[j]
-                rate = None if x is None or y is None else min(x, y, key=lambda r: r.nominal)
-                out.append(Socket(f"{b.id}-{a.id}", f"{b.id}-{a.id}", a.at, (b.id, a.id), rate))
-        return out
+
+        def slower(i: int, j: int) -> Rate | None:
+            x, y = rates[i], rates[j]
+            return None if x is None or y is None else min(x, y, key=lambda rate: rate.nominal)
+
+        numbers = [int(numa.id.removeprefix("cpu")) for numa in self.numas]
+        known = all(0 <= number < 4096 for number in numbers)
+        return joined(self.numas, notes, numbers=numbers if known else None, rate=slower)
 
 
 def _staged(nic: Nic) -> Nic:

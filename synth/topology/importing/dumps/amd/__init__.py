@@ -1,0 +1,1 @@
+"""AMD: rocm-smi --showtopo and amd-smi topology."""

@@ -1,0 +1,1 @@
+"""NVIDIA: the matrix of nvidia-smi topo -m, and what stands beside it."""
