@@ -86,11 +86,13 @@ def topology_import(
     kind: Annotated[
         str | None,
         typer.Option(
-            help="nccl, nccl-log, hwloc, nvidia-smi, rocm-smi, amd-smi, teccl, taccl, astra-sim, simai or plain; default: found out."
+            help="nccl, nccl-log, hwloc, nvidia-smi, rocm-smi, amd-smi, teccl, taccl, astra-sim, simai or plain; "
+            "default: found out."
         ),
     ] = None,
     gpu: Annotated[
-        str | None, typer.Option(help="GPU, such as h100: NVLink and PCIe that the file leaves open.")
+        str | None,
+        typer.Option(help="GPU, such as h100 or 'NVIDIA H100 80GB HBM3': NVLink and PCIe that the file leaves open."),
     ] = None,
     assume: Annotated[str | None, typer.Option(help="gen3, gen4, gen5, gen6 or a link-speed table (JSON).")] = None,
     paths: Annotated[str, typer.Option(help="Path kinds to keep.")] = "nvlink,pcie,host,nic",

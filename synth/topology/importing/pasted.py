@@ -1,7 +1,7 @@
 """Text as people paste it: what terminals, launchers, logs and issue trackers put around a file is taken off.
 
-Only whole, known forms are taken off (ANSI colours, rank prefixes, times, quotes, ...), line by line, so that every line
-keeps its number. What a line means is for the readers of the kinds; they say which lines they did not use.
+Only whole, known forms are taken off (ANSI colours, rank prefixes, times, quotes, ...), line by line, so that every
+line keeps its number. What a line means is for the readers of the kinds; they say which lines they did not use.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ _STREAM = re.compile(
 #: Prefixes that say when, how grave, or who is quoted.
 _OTHER = re.compile(
     r"\s*>(?:(?: ?>)+)?(?: |\t|(?=\S))(?=.*\S)"
-    r"|\[?[0-9]{4}[-/][0-9]{2}[-/][0-9]{2}[T ][0-9]{2}:[0-9]{2}:[0-9]{2}(?:[.,][0-9]+)?(?:Z|[+-][0-9]{2}:?[0-9]{2})?\]?:? ?"
+    r"|\[?[0-9]{4}[-/][0-9]{2}[-/][0-9]{2}[T ]"
+    r"[0-9]{2}:[0-9]{2}:[0-9]{2}(?:[.,][0-9]+)?(?:Z|[+-][0-9]{2}:?[0-9]{2})?\]?:? ?"
     r"|\[?[0-9]{2}:[0-9]{2}:[0-9]{2}(?:[.,][0-9]+)?\]? "
     r"|[A-Z][a-z]{2} +[0-9]{1,2} [0-9]{2}:[0-9]{2}:[0-9]{2} [\w.-]+ [\w./-]+(?:\[[0-9]+\])?: ?"
     r"|\[?(?:INFO|WARNING|WARN|ERROR|DEBUG)\]?(?: [0-9]{2}-[0-9]{2} [0-9:]{8})?(?: \[[\w./-]+:[0-9]+\])?:? "

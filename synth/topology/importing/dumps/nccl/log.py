@@ -16,7 +16,9 @@ from synth.topology.importing.dumps.described import Described
 from synth.topology.importing.dumps.nccl.tree import Vertex, box_of_tree
 from synth.topology.importing.pasted import Line, Pasted
 
-_INFO = re.compile(r"(.*?)\bNCCL INFO (.*)")
+_INFO = re.compile(r"(.*?)\bNCCL INFO(?: (.*)|\s*)")
+#: What only lines of the tree have, wherever they stand.
+_TREE = re.compile(r"\+\s*[A-Z0-9]{3,5}\[[0-9.]+\]\s*-")
 _BEGIN = re.compile(r"=== System : max(?:Bw|Width) .*===\s*")
 _END = re.compile(r"={20,}\s*")
 _NODE = re.compile(r"([A-Z0-9]{3,4})/(?:([0-9A-Fa-f]+)-)?([0-9A-Fa-f]+)(?: \((.*)\))?\s*")
@@ -40,7 +42,7 @@ def log_line(pasted: Pasted) -> Line | None:
     """First line of a printed topology; None if the text has none."""
     for line in pasted.lines:
         match = _INFO.fullmatch(line.text)
-        if match is not None and _BEGIN.fullmatch(match[2].strip()):
+        if match is not None and _BEGIN.fullmatch((match[2] or "").strip()):
             return line
     return None
 
@@ -80,14 +82,18 @@ def _blocks(pasted: Pasted, used: set[int], faults: list[str]) -> list[_Block]:
     open_blocks: dict[str, _Block] = {}
     for line in pasted.lines:
         match = _INFO.fullmatch(line.text)
-        if match is None:
-            continue
-        key, text = f"{line.stream} {match[1]}", match[2].rstrip()
         at = pasted.at(line)
+        if match is None:
+            if _TREE.search(line.text):
+                faults.append(f"{at}: {line.text.strip()[:60]!r} stands outside the lines of NCCL INFO; is it wrapped?")
+            continue
+        key, text = f"{line.stream} {match[1]}", (match[2] or "").rstrip()
         if _BEGIN.fullmatch(text.strip()):
             open_blocks[key] = _Block(f"{line.stream} {match[1]}", at)
             out.append(open_blocks[key])
         elif key not in open_blocks:
+            if _TREE.match(text.strip()):
+                faults.append(f"{at}: {text.strip()!r} stands below no '=== System : maxBw'; take the whole log")
             continue
         elif _END.fullmatch(text):
             open_blocks.pop(key).closed = True

@@ -116,6 +116,8 @@ def _device(vertex: Vertex, parent: str, parts: _Parts) -> None:
     if vertex.kind == "CPU" and vertex.link == "SYS":
         parts.between[parent, f"cpu{vertex.id}"] = vertex.rate
     elif vertex.kind == "PCI" and vertex.link == "PCI":
+        if not vertex.children:
+            parts.faults.append(f"{at}: a bridge with nothing below it; has the log lost its indentation?")
         switch = f"pcie{len(parts.switches)}"
         parts.switches.append(PcieSwitch(switch, vertex.id, at, parent, port))
         for child in vertex.children:

@@ -63,7 +63,7 @@ def read_nvidia_smi(pasted: Pasted, model: GpuModel | None) -> Described:
         said.faults.append(f"{pasted.path}: no heading GPU0 GPU1 ...; is it the output of nvidia-smi topo -m?")
     said.stop()
     used = _lines_of(every)
-    found = statuses(pasted, used)
+    found = statuses(pasted, used, said.faults)
     named = printed_model(found, said.notes)
     for table in tables:
         _check(table, said.faults)
@@ -130,12 +130,14 @@ def _with_nvlink(box: Box, table: Table, found: dict[int, Status], model: GpuMod
         if (cell := table.cell(a, b)).startswith("NV")
     }
     limit = Limit(model.links, f"the {model.name}") if model is not None and model.links else None
-    active = {s.active for n in numbers if (s := found.get(n)) is not None and s.active}
-    if len(active) == 1 and counts:
-        links = active.pop()
+    listed = [found[n] for n in numbers if n in found and found[n].listed]
+    if listed and counts:
+        if len(listed) < len(numbers):
+            said.faults.append(f"{listed[0].at}: NVLinks are listed of {len(listed)} of {len(numbers)} GPUs; take all")
+        links = max(status.active for status in listed)
         if limit is None or links < limit.links:
             limit = Limit(links, "each GPU, by nvlink -s,")
-    rates = {s.rate for n in numbers if (s := found.get(n)) is not None and s.rate}
+    rates = {status.rate for status in listed if status.rate}
     rate = exactly(rates.pop()) if len(rates) == 1 and (model is None or model.link is None) else None
     if model is not None and not model.links and counts:
         said.faults.append(f"{table.at}: the matrix has NVLinks, and the {model.name} has none; is --gpu right?")
@@ -191,9 +193,11 @@ def _say_places(table: Table, places: dict[str, Place], numas: Sequence[Sequence
         notes.append(f"{table.at}: rows that are wrapped over several lines were joined")
     unknown = [name for name in table.gpus if name not in places]
     if unknown:
-        notes.append(
-            f"CPU and NUMA affinity are not in the file, NUMA nodes are told from the cells: {', '.join(unknown)}"
-        )
+        names = ", ".join(unknown)
+        notes.append(f"CPU and NUMA affinity are not in the file, NUMA nodes are told from the cells: {names}")
+        alone = [group[0] for group in numas if len(group) == 1 and group[0] in unknown]
+        if any(table.cell(a, b).startswith("NV") for a in alone for b in table.gpus):
+            notes.append(f"NV# hides how near GPUs are over PCIe, a NUMA node each is taken: {', '.join(alone)}")
     notes.append("PCIe switches and NUMA nodes are told from PIX, PXB, PHB, NODE and SYS; the CPU's make is not known")
 
 

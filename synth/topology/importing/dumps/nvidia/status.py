@@ -14,31 +14,49 @@ _LINK = re.compile(r"\s*Link ([0-9]{1,3}): (?:([0-9]{1,4}(?:\.[0-9]{1,6})?) GB/s
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """A GPU's printed name, its active NVLinks (None if the text does not list them) and the rate of one, bytes/s."""
+    """A GPU's printed name, NVLinks that the text lists for it, those that are active, and the rate of one, bytes/s."""
 
     name: str
-    active: int | None = None
+    at: str
+    listed: int = 0
+    active: int = 0
     rate: float | None = None
 
 
-def statuses(pasted: Pasted, used: set[int]) -> dict[int, Status]:
-    """What the text says of each GPU by its number; ``used`` grows by the lines that say it."""
+def statuses(pasted: Pasted, used: set[int], faults: list[str]) -> dict[int, Status]:
+    """What the text says of each GPU by its number.
+
+    Parameters
+    ----------
+    used
+        Grows by the lines that say it.
+    faults
+        Grows by links that belong to no GPU, and by GPUs of which fewer links are listed than of others.
+    """
     out: dict[int, Status] = {}
     current: int | None = None
     for line in pasted.lines:
         name, link = _NAME.fullmatch(line.text), _LINK.fullmatch(line.text)
         if name is not None:
             current = int(name[1])
-            out[current] = Status(name[2])
-            used.add(line.number)
+            out[current] = Status(name[2], pasted.at(line))
+        elif link is not None and current is None:
+            faults.append(f"{pasted.at(line)}: {line.text.strip()!r} stands below no GPU; take the whole of nvlink -s")
         elif link is not None and current is not None:
             before = out[current]
-            active = (before.active or 0) + (link[2] is not None)
             rate = before.rate if link[2] is None else float(link[2]) * 1e9
-            out[current] = Status(before.name, active, rate)
-            used.add(line.number)
-        elif not line.blank and link is None and not re.match(r"\s*(?:GPU models|MIG|Link)", line.text):
+            active = before.active + (link[2] is not None)
+            out[current] = Status(before.name, before.at, before.listed + 1, active, rate)
+        elif not line.blank and not re.match(r"\s*(?:GPU models|MIG)", line.text):
             current = None
+        if name is not None or link is not None:
+            used.add(line.number)
+    most = max((status.listed for status in out.values()), default=0)
+    for number, status in out.items():
+        if status.listed < most:
+            faults.append(
+                f"{status.at}: {status.listed} NVLinks are listed of GPU {number}, {most} of others; is it cut?"
+            )
     return out
 
 

@@ -55,6 +55,7 @@ class Table:
         return bool(cells) and cells != {"X"} and all(_PEER_CELL.fullmatch(cell) for cell in cells)
 
     def cell(self, a: str, b: str) -> str:
+        """Cell in row ``a``, column ``b``."""
         return self.rows[a].words[self.names.index(b)]
 
     def rest(self, name: str) -> list[str]:
@@ -230,6 +231,10 @@ def _check_rows(table: Table, faults: list[str]) -> None:
     for name, times in ((name, table.names.count(name)) for name in dict.fromkeys(table.names)):
         if times > 1:
             faults.append(f"{table.at}: the heading has {name} {times} times")
+    if TITLES[0] not in table.titles:
+        faults.append(
+            f"{table.at}: the heading has no column {TITLES[0]!r}, which nvidia-smi always prints; is it cut?"
+        )
     missing = [name for name in dict.fromkeys(table.names) if name not in table.rows]
     if missing:
         faults.append(f"{table.at}: the heading has {', '.join(missing)}, but there is no such row")
