@@ -9,6 +9,7 @@ import pulp
 from synth.engine.highs import clean_stdout
 from synth.errors import LimitReachedError
 from synth.ground.arrays import Floats
+from synth.ground.fair_rates import fair_rates
 
 
 def split_model(uses: Floats, capacity: Floats, scale: float) -> pulp.LpProblem:
@@ -55,12 +56,10 @@ def best_rates(uses: Floats, capacity: Floats) -> Floats:
     return np.asarray(rates / max(over, 1.0))
 
 
-def fair_rates(uses: Floats, capacity: Floats, weights: Floats) -> Floats:
-    """Weighted max-min fair rates by progressive filling.
-
-    All rates grow in proportion to their weights; when a row is full, the paths on it stop. PCIe switches, NICs and
-    DMA engines arbitrate round-robin between packets thousands of times within one chunk, hence fair sharing and not
-    first-come-first-served of whole chunks.
+def shared_rates(
+    uses: Floats, capacity: Floats, weights: Floats, primary: npt.NDArray[np.bool_] | None = None
+) -> Floats:
+    """Max-min fair rates; with ``primary`` these paths come first and the others share what they leave.
 
     Parameters
     ----------
@@ -70,41 +69,19 @@ def fair_rates(uses: Floats, capacity: Floats, weights: Floats) -> Floats:
         Bytes/second of each row, 0 or more.
     weights
         Per path; 0 means that the path is idle and gets nothing.
+    primary
+        Per path, whether it comes first; without it all are alike.
 
     Returns
     -------
     ndarray
         Bytes/second per path.
-
-    Notes
-    -----
-    Bertsekas and Gallager, Data Networks, 2nd ed., section 6.5.2 (max-min flow control).
     """
-    rates = np.zeros(len(weights))
-    growing = weights > 0
-    free = capacity.astype(float).copy()
-    while growing.any():
-        demand = uses @ np.where(growing, weights, 0.0)
-        busy = demand > 0
-        level = np.full(len(free), np.inf)
-        level[busy] = free[busy] / demand[busy]
-        step = max(float(level.min()), 0.0)
-        rates[growing] += weights[growing] * step
-        free = np.maximum(free - step * demand, 0.0)
-        full = level <= level.min() * (1 + 1e-12)
-        free[full] = 0.0
-        growing &= ~(uses[full] > 0).any(axis=0)
-    return rates
-
-
-def shared_rates(
-    uses: Floats, capacity: Floats, weights: Floats, primary: npt.NDArray[np.bool_] | None = None
-) -> Floats:
-    """Max-min fair rates; with ``primary`` these paths come first and the others share what they leave."""
+    flows = [{int(row): float(column[row]) for row in np.flatnonzero(column)} for column in uses.T]
     if primary is None or primary.all() or not primary.any():
-        return fair_rates(uses, capacity, weights)
-    first = fair_rates(uses, capacity, np.where(primary, weights, 0.0))
+        return fair_rates(flows, capacity, weights)
+    first = fair_rates(flows, capacity, np.where(primary, weights, 0.0))
     # A full row keeps a crumb of rounding, which is not capacity.
     left = capacity - uses @ first
     left = np.where(left > 1e-9 * capacity, left, 0.0)
-    return np.asarray(first + fair_rates(uses, left, np.where(primary, 0.0, weights)))
+    return np.asarray(first + fair_rates(flows, left, np.where(primary, 0.0, weights)))

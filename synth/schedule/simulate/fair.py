@@ -1,7 +1,7 @@
 """Links and pools shared by all messages at once, max-min fair: the fluid counterpart of queues.
 
-A message is a flow over all links of its hop, at one rate. Rates are found by progressive filling (Bertsekas and
-Gallager, Data Networks, 6.5.2) whenever a flow starts or ends.
+A message is a flow over all links of its hop, at one rate. Rates are found by progressive filling whenever a flow
+starts or ends.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import heapq
 
 import numpy as np
 
-from synth.ground.arrays import Floats, Ints
+from synth.ground.fair_rates import fair_rates
 from synth.schedule.simulate.compiled import CompiledTransfers, Timeline, spread
 from synth.schedule.simulate.time_model import TimeModel
 
@@ -106,35 +106,3 @@ def _uses(compiled: CompiledTransfers, path: tuple[int, ...]) -> dict[int, float
         for row, per_byte in compiled.pools[link]:
             out[row] = out.get(row, 0.0) + per_byte
     return out
-
-
-def fair_rates(flows: list[dict[int, float]]) -> Floats:
-    """Max-min fair rates in bytes/second of flows that take ``seconds per byte`` of each row.
-
-    Parameters
-    ----------
-    flows
-        Per flow, row -> seconds per byte; every row serves one second per second.
-    """
-    rates = np.zeros(len(flows))
-    if not flows:
-        return rates
-    number: dict[int, int] = {}
-    rows: Ints = np.array([number.setdefault(row, len(number)) for flow in flows for row in flow])
-    owner: Ints = np.repeat(np.arange(len(flows)), [len(flow) for flow in flows])
-    weight = np.array([value for flow in flows for value in flow.values()])
-    room, growing = np.ones(len(number)), np.ones(len(flows), dtype=bool)
-    while growing.any():
-        live = growing[owner]
-        demand = np.bincount(rows[live], weight[live], len(number))
-        used = demand > 0
-        level = np.full(len(number), np.inf)
-        level[used] = np.maximum(room[used], 0.0) / demand[used]
-        rate = level.min()
-        full = level <= rate * (1 + _NOTHING)
-        frozen = np.unique(owner[live & full[rows]])
-        rates[frozen] = rate
-        growing[frozen] = False
-        stopped = live & ~growing[owner]
-        room -= np.bincount(rows[stopped], weight[stopped], len(number)) * rate
-    return rates

@@ -2,7 +2,7 @@
 
 Each path has a window: the bytes that it may have outstanding, from the hand-over of a chunk to its arrival. Chunks of
 a path go over the wire one after another. The chunks on the wire of all paths share links and pools by max-min fair
-rates (see ``sharing.fair_rates``); the capacities change in steps.
+rates (see ``synth.ground.fair_rates``); the capacities change in steps.
 """
 
 from __future__ import annotations

@@ -16,7 +16,6 @@ import synth
 from synth.errors import InvalidInputError
 from synth.schedule import Schedule, TimeModel, Transfer, compile_schedule, simulate_schedule
 from synth.schedule.simulate.compiled import CompiledTransfers, compile_transfers
-from synth.schedule.simulate.fair import fair_rates
 from synth.schedule.simulate.run import run
 from synth.schedule.simulate.time_model import AlphaMode, Sharing
 from synth.topology import Link, Node, Resource, Topology
@@ -245,17 +244,3 @@ def test_halving_all_capacities_doubles_the_bandwidth_part_exactly(
     whole = run(compile_transfers(free, schedule.transfers), schedule.chunk_bytes, model)
     half = run(compile_transfers(slowed(free), schedule.transfers), schedule.chunk_bytes, model)
     assert half.arrivals.tolist() == (2 * whole.arrivals).tolist()
-
-
-@given(
-    st.lists(st.dictionaries(st.integers(0, 5), st.sampled_from((0.5, 1.0, 2.0, 3.7)), min_size=1), max_size=7),
-)
-@settings(max_examples=200, deadline=None, derandomize=True)
-def test_fair_rates_are_max_min(flows: list[dict[int, float]]) -> None:
-    """Feasible, and every flow meets a full row on which no other flow is faster."""
-    rates = fair_rates(flows)
-    used = {row: sum(r * f.get(row, 0.0) for r, f in zip(rates, flows, strict=True)) for f in flows for row in f}
-    assert all(load <= 1 + 1e-9 for load in used.values())
-    for rate, flow in zip(rates, flows, strict=True):
-        peers = {row: max(r for r, f in zip(rates, flows, strict=True) if row in f) for row in flow}
-        assert any(used[row] >= 1 - 1e-9 and rate >= peers[row] * (1 - 1e-9) for row in flow)
