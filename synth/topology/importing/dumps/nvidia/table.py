@@ -20,6 +20,7 @@ _PEER_CELL = re.compile(r"X|OK|CNS|GNS|TNS|NS|U")
 _AFFINITY = re.compile(r"N/A|[0-9]+(?:-[0-9]+)?(?:,[0-9]+(?:-[0-9]+)?)*")
 _DEVICE = re.compile(r"[A-Za-z][\w.:-]*")
 _TITLE_WORDS = ("CPU", "NUMA", "GPU")
+_ALL_TITLE_WORDS = {word for title in TITLES for word in title.split()}
 _EXPECTED = "expected X, NV#, PIX, PXB, PHB, NODE, SYS or SOC per device"
 
 
@@ -35,7 +36,7 @@ class Row:
 
 @dataclass
 class Table:
-    """A matrix: devices and titles of its heading, its rows by device, the lines that it takes.
+    """A matrix: devices of its heading and the words behind them, its rows by device, the lines that it takes.
 
     ``above`` are the lines between the matrix before (or the text's beginning) and the heading.
     """
@@ -43,10 +44,15 @@ class Table:
     at: str
     heading: Line
     names: list[str]
-    titles: list[str]
+    title_words: list[str]
     above: list[Line]
     rows: dict[str, Row] = field(default_factory=dict)
     lines: list[Line] = field(default_factory=list)
+
+    @property
+    def titles(self) -> list[str]:
+        """Titles of the columns behind the devices; none if the words are none."""
+        return _titles(self.title_words) or []
 
     @property
     def peer(self) -> bool:
@@ -111,10 +117,10 @@ class _Reader:
             return
         table = self._table(line)
         heading = _heading(words)
-        if heading is not None:
-            self._begin(line, *heading)
-        elif table is not None and not table.rows and _continues(words, table):
+        if table is not None and not table.rows and _continues(words, table):
             _extend(table, line, words)
+        elif heading is not None:
+            self._begin(line, *heading)
         elif self._is_row(words, table):
             self._row(line, words, table)
         elif table is not None and all(CELL.fullmatch(word) or _AFFINITY.fullmatch(word) for word in words):
@@ -130,13 +136,7 @@ class _Reader:
         return self.tables[-1] if self.tables else None
 
     def _begin(self, line: Line, names: list[str], rest: list[str]) -> None:
-        at = self.pasted.at(line)
-        titles = _titles(rest)
-        if titles is None:
-            self.faults.append(
-                f"{at}: the heading ends with {' '.join(rest)!r}; is it cut? {', '.join(TITLES)} are known"
-            )
-        self.tables.append(Table(at, line, names, titles or [], self._between, lines=[line]))
+        self.tables.append(Table(self.pasted.at(line), line, names, rest, self._between, lines=[line]))
         self._between, self._open = [], None
 
     def _is_row(self, words: Sequence[str], table: Table | None) -> bool:
@@ -167,7 +167,10 @@ class _Reader:
         """Words that continue a wrapped row: cells that it lacks, then what stands behind them."""
         row = self._open
         lacking = 0 if row is None else len(table.names) - len(row.words)
-        if row is None or lacking < 0 or (lacking == 0 and any(CELL.fullmatch(word) for word in words)):
+        cells = [word for word in words if CELL.fullmatch(word)]
+        # A value that is broken within itself cannot be told from two; N/A says nothing, whatever was broken.
+        told = lacking >= 0 or all(word == "N/A" for word in words)
+        if row is None or not told or (lacking <= 0 and cells):
             behind = f"row {row.name}" if row is not None else "the table"
             self.faults.append(f"{self.pasted.at(line)}: {' '.join(words[:6])}: more cells than {behind} has columns")
             return
@@ -206,19 +209,19 @@ def _titles(words: Sequence[str]) -> list[str] | None:
 
 
 def _continues(words: Sequence[str], table: Table) -> bool:
-    """Whether words are the rest of a wrapped heading."""
-    end = _devices(words)
+    """Whether words are the rest of a wrapped heading: devices that it does not have yet, then words of titles."""
+    end = 0 if table.title_words else _devices(words)
     names, rest = words[:end], words[end:]
-    if words[0] in table.names or (names and table.titles):
+    if words[0] in table.names:
         return False
-    known = all(_DEVICE.fullmatch(name) and re.search("[0-9]", name) and not CELL.fullmatch(name) for name in names)
-    return known and (not rest or _titles(rest) is not None)
+    devices = (_DEVICE.fullmatch(name) and re.search("[0-9]", name) and not CELL.fullmatch(name) for name in names)
+    return all(devices) and all(word in _ALL_TITLE_WORDS for word in rest)
 
 
 def _extend(table: Table, line: Line, words: Sequence[str]) -> None:
-    end = _devices(words)
+    end = 0 if table.title_words else _devices(words)
     table.names += words[:end]
-    table.titles += _titles(words[end:]) or []
+    table.title_words += words[end:]
     table.lines.append(line)
 
 
@@ -231,7 +234,10 @@ def _check_rows(table: Table, faults: list[str]) -> None:
     for name, times in ((name, table.names.count(name)) for name in dict.fromkeys(table.names)):
         if times > 1:
             faults.append(f"{table.at}: the heading has {name} {times} times")
-    if TITLES[0] not in table.titles:
+    if _titles(table.title_words) is None:
+        said = " ".join(table.title_words)
+        faults.append(f"{table.at}: the heading ends with {said!r}; is it cut? {', '.join(TITLES)} are known")
+    elif TITLES[0] not in table.titles:
         faults.append(
             f"{table.at}: the heading has no column {TITLES[0]!r}, which nvidia-smi always prints; is it cut?"
         )
