@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -13,34 +12,19 @@ import pytest
 
 from synth.topology import Topology
 from synth.topology.box.gpus import find_gpu
-from tests.topology.importing.samples import SHARED, attempt, needs_shared
+from tests.topology.importing.samples import (
+    SHARED,
+    attempt,
+    between,
+    count,
+    needs_shared,
+    no_scale_up,
+    noted,
+    to_switch,
+)
 
 REPORTS = SHARED / "reports"
 Check = Callable[[Topology], bool]
-
-
-def count(topology: Topology, kind: str) -> int:
-    return sum(node.kind == kind for node in topology.nodes)
-
-
-def between(topology: Topology) -> Counter[tuple[int, int]]:
-    """Scale-up links of each pair of ranks, one way."""
-    rank = {topology.gpu_name(k): k for k in range(len(topology.gpus))}
-    found = ((rank.get(k.src, -1), rank.get(k.dst, -1)) for k in topology.links if k.kind in ("nvlink", "xgmi"))
-    return Counter((a, b) for a, b in found if 0 <= a < b)
-
-
-def to_switch(topology: Topology) -> Counter[float]:
-    """Rates of scale-up links from GPUs to a switch, GB/s."""
-    return Counter(k.bandwidth / 1e9 for k in topology.links if k.kind == "nvlink" and k.dst.endswith("nvsw"))
-
-
-def no_scale_up(topology: Topology) -> bool:
-    return not any(link.kind in ("nvlink", "xgmi") for link in topology.links)
-
-
-def noted(topology: Topology, *texts: str) -> bool:
-    return all(any(text in note for note in topology.notes) for text in texts)
 
 
 def shared_socket(topology: Topology) -> bool:
