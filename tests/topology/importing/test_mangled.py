@@ -28,6 +28,7 @@ OPTIONS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         "smi_new.txt": {"gpu": "a100"},
         "smi_old.txt": {"gpu": "a100"},
         "nccl.log": {"gpu": "a100"},
+        "smi_wide.txt": {"gpu": "h100"},
     }
 )
 _PROMPTS = (
