@@ -57,3 +57,23 @@ def test_copies_of_a_host_solve(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert run("topology", "show", out, "--paths", "nic") == 0
     assert "nvlink" not in capsys.readouterr().out.split("source")[0]
     assert run("solve", out, "alltoall", "--size", "4GB") == 0
+
+
+def test_names_that_machines_print_are_taken(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "box.json"
+    wide = SAMPLES / "pasted" / "smi_wide.txt"
+    assert run("topology", "import", wide, "--gpu", "NVIDIA H100 80GB HBM3", "--assume", "gen5", "-o", out) == 0
+    said = capsys.readouterr().err
+    assert "note: NV18 between any two of 8 GPUs is one switch with 18 links per GPU" in said
+    assert "note: numbers of the h100: NCCL topo.h" in said
+    assert run("topology", "import", wide, "--gpu", "NVIDIA Z9", "--assume", "gen5", "-o", out) == 2
+    assert "gpu 'NVIDIA Z9' is not known" in capsys.readouterr().err
+
+
+def test_a_cut_table_writes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = (SAMPLES / "pasted" / "smi_wide.txt").read_text()
+    cut = tmp_path / "cut.txt"
+    cut.write_text("\n".join(line[:40] for line in text.split("\n")))
+    assert run("topology", "import", cut, "--gpu", "h100", "--assume", "gen5", "-o", tmp_path / "box.json") == 2
+    assert "cut.txt:6: row GPU4: the heading" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["cut.txt"]

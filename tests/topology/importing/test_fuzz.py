@@ -10,9 +10,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from synth.topology import dump_topology
+from synth.topology.importing import KINDS
 from tests.topology.importing.samples import SAMPLES, attempt
 
-FILES = sorted(path for path in SAMPLES.iterdir() if path.is_file())
+FILES = sorted(path for path in SAMPLES.rglob("*") if path.is_file())
 _NUMBERS = ("", "0", "-1", "1e400", "nan", "9" * 400, "0x10", "1.5", "x", "é", "[]", "null", "true", "65537", "\x01")
 
 
@@ -76,7 +77,7 @@ def _twice(draw: st.DrawFn, text: str) -> str:
     gpu=st.sampled_from((None, "h100", "mi300x", "rtx4090")),
     assume=st.sampled_from((None, "gen4")),
     hosts=st.sampled_from((1, 1, 2)),
-    kind=st.sampled_from((None, None, None, "nccl", "hwloc", "nvidia-smi", "rocm-smi", "teccl", "taccl", "simai")),
+    kind=st.sampled_from((*(None,) * 6, *KINDS)),
 )
 def test_broken_files_import_or_are_refused(
     sample: tuple[str, str], gpu: str | None, assume: str | None, hosts: int, kind: str | None
@@ -92,7 +93,7 @@ def test_broken_files_import_or_are_refused(
 
 
 @settings(max_examples=200)
-@given(data=st.binary(max_size=200), kind=st.none() | st.sampled_from(("nccl", "astra-sim", "nvidia-smi", "taccl")))
+@given(data=st.binary(max_size=200), kind=st.none() | st.sampled_from(KINDS))
 def test_any_bytes_are_refused(data: bytes, kind: str | None) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "file"

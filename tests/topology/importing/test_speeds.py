@@ -56,6 +56,22 @@ def test_rates_of_nccls_tables_are_tagged_achievable() -> None:
     assert noted(topology, "xgmi speed 24 GB/s is an achievable rate (NCCL's or RCCL's), no nominal one is known")
 
 
+def test_numa_nodes_of_nccl_files_share_their_sockets_link(tmp_path: Path) -> None:
+    """Eight NUMA nodes on two sockets: sixteen pairs cross, over one wire of NCCL's 16 GB/s each way."""
+    gpu = '<pci busid="0000:{0:02x}:00.0" class="0x030200" link_speed="16.0 GT/s PCIe" link_width="16"><gpu dev="{0}" '
+    cpus = "".join(
+        f'<cpu numaid="{k}" arch="x86_64" vendor="AuthenticAMD" familyid="143" modelid="49">'
+        f'{gpu.format(k)}sm="80" rank="{k}" gdr="1"/></pci></cpu>'
+        for k in range(8)
+    )
+    path = given_file(tmp_path, f'<system version="1">{cpus}</system>', "eight.xml")
+    topology = import_topology(path, assume="gen4")
+    wires = {r.id: (r.bandwidth, sum(k.startswith("cpu") for k, _ in r.uses)) for r in topology.resources}
+    assert wires["socket0-socket1.socket"] == wires["socket1-socket0.socket"] == (16e9, 16)
+    assert "cpu0-cpu4.socket" not in wires
+    assert noted(topology, "cpu0, cpu1, cpu2, cpu3 | cpu4, cpu5, cpu6, cpu7")
+
+
 # Names of GPUs
 
 
