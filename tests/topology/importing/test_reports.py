@@ -88,7 +88,7 @@ CASES: Mapping[str, list[tuple[dict[str, Any], Check | str]]] = MappingProxyType
         "heading-cut.txt": [({"gpu": "h100", **GEN5}, r"txt:6: row GPU4: the heading .*has no such column")],
         "wrapped-120.txt": [({"gpu": "h100", **GEN5}, whole_of_the_wrapped)],
         "columns-run-together.txt": [({"gpu": "a100", **GEN4}, r"txt:2: row GPU0: NODENODE is no connection")],
-        "two-hosts.txt": [({"gpu": "h100", **GEN5}, r"without a NIC .*txt:10: GPU0")],
+        "two-hosts.txt": [({"gpu": "h100", **GEN5}, r"without a NIC .*txt:10: node2 GPU0")],
         "k80-soc.txt": [
             ({"assume": "gen3"}, lambda t: (len(t.gpus), count(t, "switch"), count(t, "cpu")) == (6, 3, 2)),
         ],

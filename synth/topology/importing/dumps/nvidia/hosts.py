@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 
 from synth.topology.importing.dumps.nvidia.table import Table
 
@@ -35,7 +36,7 @@ def machine_tables(tables: Sequence[Table], faults: list[str], notes: list[str])
     names = [_host(table) for table in found]
     if all(names) and len(set(names)) == len(names):
         notes.append("hosts h0, h1, ... of the file are " + ", ".join(names))
-        return found
+        return [replace(table, host=name) for table, name in zip(found, names, strict=True)]
     others = ", ".join(table.at for table in found[1:])
     faults.append(
         f"{others}: another matrix (the first: {found[0].at}), and the text does not name a host above each: if they "

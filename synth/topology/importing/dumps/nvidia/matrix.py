@@ -102,7 +102,8 @@ def _host(
     places = places_of(table, said.faults, said.notes)
     numas = _numa_groups(table, places, said.faults)
     numa_of = {name: f"cpu{k}" for k, group in enumerate(numas) for name in group}
-    at = {name: f"{table.rows[name].at}: {name}" for name in table.names}
+    host = f"{table.host} " if table.host else ""
+    at = {name: f"{table.rows[name].at}: {host}{name}" for name in table.names}
     switches = list(_switches(table, numa_of, at))
     parent = dict(numa_of)
     for switch, group in switches:

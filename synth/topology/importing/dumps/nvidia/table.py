@@ -38,7 +38,8 @@ class Row:
 class Table:
     """A matrix: devices of its heading and the words behind them, its rows by device, the lines that it takes.
 
-    ``above`` are the lines between the matrix before (or the text's beginning) and the heading.
+    ``above`` are the lines between the matrix before (or the text's beginning) and the heading; ``host`` is the host's
+    name if the text has several.
     """
 
     at: str
@@ -48,6 +49,7 @@ class Table:
     above: list[Line]
     rows: dict[str, Row] = field(default_factory=dict)
     lines: list[Line] = field(default_factory=list)
+    host: str = ""
 
     @property
     def titles(self) -> list[str]:
