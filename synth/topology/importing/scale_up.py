@@ -54,9 +54,13 @@ def wired(box: Box, model: GpuModel | None, stated: bool, note: _Note) -> Box:
 
 
 def link_faults(box: Box, model: GpuModel | None) -> Iterator[str]:
-    """A fault for each GPU with more scale-up links, out or in, than its model has."""
+    """A fault for links of another make, and for each GPU with more of them, out or in, than its model has."""
     if model is None:
         return
+    parts: tuple[Cable | Port, ...] = (*box.cables, *box.ports)
+    other = next((part for part in parts if part.kind != model.kind), None)
+    if other is not None and model.links:
+        yield f"{other.at or other.id}: the file has {other.kind}, the {model.name} has {model.kind}; is --gpu right?"
     for gpu in box.gpus:
         ports = sum(_links(port.count, port.rate, model) for port in box.ports if port.gpu == gpu.id)
         out = sum(

@@ -12,6 +12,7 @@ from synth.topology import import_topology
 from synth.topology.box.gpus import find_gpu
 from tests.topology.importing.samples import (
     SAMPLES,
+    attempt,
     given_file,
     matrix,
     noted,
@@ -70,6 +71,22 @@ def test_numa_nodes_of_nccl_files_share_their_sockets_link(tmp_path: Path) -> No
     assert wires["socket0-socket1.socket"] == wires["socket1-socket0.socket"] == (16e9, 16)
     assert "cpu0-cpu4.socket" not in wires
     assert noted(topology, "cpu0, cpu1, cpu2, cpu3 | cpu4, cpu5, cpu6, cpu7")
+
+
+@pytest.mark.parametrize(
+    ("name", "gpu", "message"),
+    [
+        ("pasted/amd_smi.txt", "mi210", "GPU 0000:c1:00.0 has 5 scale-up links in the file, the mi210 has 3; is --gpu"),
+        ("pasted/amd_smi.txt", "a100", "the file has xgmi, the a100 has nvlink; is --gpu right?"),
+        ("nvswitch.xml", "a100", "has 18 scale-up links in the file, the a100 has 12"),
+        ("hwloc.xml", "t4", "scale-up links in the file, the t4 has none"),
+        ("pasted/nccl.log", "p100", "scale-up links in the file, the p100 has 4"),
+    ],
+)
+def test_a_gpu_that_cannot_have_the_files_links_is_refused(name: str, gpu: str, message: str) -> None:
+    topology, faults = attempt(SAMPLES / name, gpu=gpu, assume="gen5")
+    assert topology is None
+    assert any(message in fault for fault in faults), faults
 
 
 # Names of GPUs

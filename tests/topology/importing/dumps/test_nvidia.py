@@ -137,6 +137,15 @@ def test_what_is_left_over_is_refused(tmp_path: Path, change: object, message: s
     assert any(re.search(message, fault) for fault in faults), faults
 
 
+@pytest.mark.parametrize("heading", ["", "CPU", "CPU Affin"])
+def test_a_table_without_its_last_columns_is_cut(tmp_path: Path, heading: str) -> None:
+    """Without affinity NV# would hide on which NUMA node a GPU is."""
+    text = f"\tGPU0\tGPU1\t{heading}\nGPU0\t X \tNV4\nGPU1\tNV4\t X \n"
+    topology, faults = attempt(given_file(tmp_path, text), gpu="a100", assume="gen4")
+    assert topology is None
+    assert any("is it cut?" in fault for fault in faults), faults
+
+
 def test_hosts_that_are_named_are_several_hosts(tmp_path: Path) -> None:
     text = f"node1:\n{WIDE}\nnode2:\n{WIDE}"
     topology = import_topology(given_file(tmp_path, text), gpu="h100", assume="gen5")
@@ -165,6 +174,7 @@ def test_blank_columns_do_not_shift(rest: str, known: tuple[str, str]) -> None:
     [
         ("0-31\t0\t\tN/A", "0-3\t0\t\tN/A", "is the table cut"),
         ("0-31\t0\t\tN/A", "0-31", "no NUMA Affinity, other GPUs have one"),
+        ("0-31\t\t\tN/A", "0-3\t\t\tN/A", "CPUs 0-31 of GPU0 and 0-3 of GPU1 overlap and differ"),
         ("0-31\t0\t\tN/A", "16-3\t1\t\tN/A", "16-3 is no list of CPUs"),
         ("0-31\t0\t\tN/A", "0-31\t1\t\tN/A", "on NUMA node 1; is the table cut"),
     ],
