@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 
 import networkx as nx
@@ -347,3 +348,39 @@ def test_what_the_shared_files_are_refused_for() -> None:
 
 def _linked(path: Path) -> bool:
     return re.search(r"\bNV[0-9]+\b", path.read_text()) is not None
+
+
+def _peers_xml(counts: Mapping[tuple[int, int], int]) -> str:
+    """Four GPUs of SM90 that list links to each other: ``counts`` of ordered pairs."""
+    bus = [f"0000:1{i}:00.0" for i in range(4)]
+    gpus = "".join(
+        f'<pci busid="{bus[i]}" class="0x030200" link_speed="32.0 GT/s PCIe" link_width="16">'
+        f'<gpu dev="{i}" sm="90" rank="{i}" gdr="1">'
+        + "".join(
+            f'<nvlink target="{bus[j]}" count="{n}" tclass="0x030200"/>' for (k, j), n in counts.items() if k == i
+        )
+        + "</gpu></pci>"
+        for i in range(4)
+    )
+    cpu = '<cpu numaid="0" arch="x86_64" vendor="AuthenticAMD" familyid="143" modelid="49">'
+    return f'<system version="1">{cpu}{gpus}</cpu></system>'
+
+
+@pytest.mark.parametrize(("count", "switch"), [(6, False), (18, True)])
+def test_peers_that_no_gpu_has_room_for_are_a_switch(tmp_path: Path, count: int, switch: bool) -> None:
+    """Three times 6 are the 18 links of a GPU; three times 18 are one GPU's 18 links to a switch."""
+    path = tmp_path / "peers.xml"
+    path.write_text(_peers_xml({(i, j): count for i in range(4) for j in range(4) if i != j}))
+    found = rates(import_topology(path, paths=["nvlink"]))
+    assert found == (Counter({("nvlink", 450e9): 8}) if switch else Counter({("nvlink", 25e9): 12 * 6}))
+
+
+def test_peers_that_cannot_be_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "peers.xml"
+    counts = {(i, j): 18 for i in range(4) for j in range(4) if i != j}
+    path.write_text(_peers_xml(counts | {(0, 1): 17}))
+    with pytest.raises(InvalidInputError, match=r"lists 17 links to 0000:11:00\.0, which lists 18 to it"):
+        import_topology(path, paths=["nvlink"])
+    path.write_text(_peers_xml({pair: 12 for pair in counts if set(pair) != {0, 1}}))
+    with pytest.raises(InvalidInputError, match="36 links to other GPUs, a GPU of its generation has 18"):
+        import_topology(path, paths=["nvlink"])

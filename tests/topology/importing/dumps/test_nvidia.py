@@ -65,6 +65,22 @@ def test_nvlink_status_beside_a_matrix() -> None:
     assert noted(topology, "taken as --gpu a100", "2 links per GPU", "each GPU, by nvlink -s, has 2")
 
 
+@pytest.mark.parametrize(
+    ("old", "message"),
+    [
+        ("0000-000000000002)\n\t Link 0: 25 GB/s\n", "2 NVLinks are listed of GPU 2, 3 of others; is it cut?"),
+        ("GPU 0: NVIDIA A100-SXM4-80GB (UUID: GPU-00000000-0000-0000-0000-000000000000)\n", "stands below no GPU"),
+    ],
+)
+def test_cut_nvlink_status_is_refused(tmp_path: Path, old: str, message: str) -> None:
+    text = (PASTED / "smi_nvlink.txt").read_text()
+    assert old in text
+    kept = old.split("\n")[0] + "\n" if "Link" in old else ""
+    topology, faults = attempt(given_file(tmp_path, text.replace(old, kept)), gpu="a100", assume="gen4")
+    assert topology is None
+    assert any(message in fault for fault in faults), faults
+
+
 # Stated is not absent
 
 
