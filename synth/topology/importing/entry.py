@@ -35,7 +35,7 @@ from synth.topology.model import Topology
 from synth.topology.paths import PATH_GROUPS, PathGroup, select_paths
 
 _XML: Mapping[str, Callable[[Element, Path, GpuModel | None], Described]] = MappingProxyType(
-    {"nccl": read_nccl_xml, "hwloc": read_hwloc_xml}
+    {"nccl": read_nccl_xml, "hwloc": lambda root, path, _: read_hwloc_xml(root, path)}
 )
 _TEXT: Mapping[str, Callable[[Pasted, GpuModel | None], Described]] = MappingProxyType(
     {"nvidia-smi": read_nvidia_smi, "rocm-smi": read_rocm_smi, "amd-smi": read_amd_smi, "nccl-log": read_nccl_log}

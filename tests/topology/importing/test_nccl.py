@@ -375,6 +375,13 @@ def test_peers_that_no_gpu_has_room_for_are_a_switch(tmp_path: Path, count: int,
     assert found == (Counter({("nvlink", 450e9): 8}) if switch else Counter({("nvlink", 25e9): 12 * 6}))
 
 
+def test_the_model_may_have_fewer_links_than_its_generation(tmp_path: Path) -> None:
+    """Three H800 with 8 links to each other would have 16 of SM90's 18; an H800 has 8, to a switch."""
+    path = tmp_path / "peers.xml"
+    path.write_text(_peers_xml({(i, j): 8 for i in range(3) for j in range(3) if i != j}))
+    assert rates(import_topology(path, paths=["nvlink"], gpu="h800")) == Counter({("nvlink", 200e9): 6})
+
+
 def test_peers_that_cannot_be_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "peers.xml"
     counts = {(i, j): 18 for i in range(4) for j in range(4) if i != j}

@@ -8,7 +8,6 @@ from pathlib import Path
 
 from synth.errors import InvalidInputError
 from synth.files.xml_tree import Element
-from synth.topology.box.gpus import GpuModel
 from synth.topology.box.hardware import (
     INTEL_PEER_FACTOR,
     NVLINK_LATENCY,
@@ -33,7 +32,7 @@ _MATRICES: Mapping[str, tuple[LinkKind, float]] = {
 _SELF = 1_000_000
 
 
-def read_hwloc_xml(root: Element, path: Path, model: GpuModel | None = None) -> Described:
+def read_hwloc_xml(root: Element, path: Path) -> Described:
     """The machine of an hwloc file as a box.
 
     Raises

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from synth.files.xml_tree import Element
+from synth.topology.box.gpus import GpuModel
 from synth.topology.box.hardware import NVLINK_LATENCY, XGMI_LATENCY, Rate, exactly, nvlink_of, xgmi_of
 from synth.topology.box.parts import Cable, Part, Port
 from synth.topology.elements import LinkKind
@@ -44,13 +45,17 @@ class _Counted:
     most: int | None
 
 
-def scale_up(gpus: list[GpuElement], names: list[str], faults: list[str], notes: list[str]) -> ScaleUp:
+def scale_up(
+    gpus: list[GpuElement], names: list[str], model: GpuModel | None, faults: list[str], notes: list[str]
+) -> ScaleUp:
     """Cables of all pairs, ports on the scale-up switch, links to CPUs.
 
     Parameters
     ----------
     gpus, names
         GPUs in rank order and their bus ids.
+    model
+        The GPU of ``--gpu``, which may have fewer links than others of its generation.
     faults, notes
         Grow by what is wrong, and by links that are left out because their other end is.
     """
@@ -62,9 +67,10 @@ def scale_up(gpus: list[GpuElement], names: list[str], faults: list[str], notes:
         if rate is not None:
             host_links[f"g{i}"] = rate
     at = [f"{raw.pci.at}: GPU {name}" for raw, name in zip(gpus, names, strict=True)]
-    crowded = any(links.most is not None and sum(links.peers.values()) > links.most for links in counted)
+    limit = _limit(counted, model)
+    crowded = limit is not None and any(sum(links.peers.values()) > limit.links for links in counted)
     cables, switched = (
-        _as_a_switch(counted, names, at, faults, notes) if crowded else ([*_cables(counted, at, notes)], [])
+        _as_a_switch(counted, names, limit, at, faults, notes) if crowded else ([*_cables(counted, at, notes)], [])
     )
     ports = tuple(
         Port(f"nv-g{i}", names[i], at[i], f"g{i}", links.switch, links.rate, links.kind, NVLINK_LATENCY / 2)
@@ -74,8 +80,21 @@ def scale_up(gpus: list[GpuElement], names: list[str], faults: list[str], notes:
     return ScaleUp(tuple(cables), (*ports, *switched), host_links)
 
 
+def _limit(counted: list[_Counted], model: GpuModel | None) -> Limit | None:
+    """The most NVLinks of a GPU, by its generation or by its model; xGMI has no switches, and so no such doubt."""
+    most = min((links.most for links in counted if links.most is not None), default=None)
+    if most is not None and model is not None and model.kind == "nvlink" and 0 < model.links < most:
+        return Limit(model.links, f"the {model.name}")
+    return None if most is None else Limit(most, "a GPU of its generation")
+
+
 def _as_a_switch(
-    counted: list[_Counted], names: list[str], at: list[str], faults: list[str], notes: list[str]
+    counted: list[_Counted],
+    names: list[str],
+    limit: Limit | None,
+    at: list[str],
+    faults: list[str],
+    notes: list[str],
 ) -> tuple[list[Cable], list[Port]]:
     """Links of GPUs that list more of them than they have: what every pair is given is each GPU's part of a switch."""
     gpus = [Part(f"g{i}", name, at[i]) for i, name in enumerate(names)]
@@ -87,8 +106,7 @@ def _as_a_switch(
                 faults.append(f"{at[i]}: lists {there} links to {names[j]}, which lists {back} to it, more than it has")
             elif there:
                 counts[i, j] = there
-    most = min((links.most for links in counted if links.most is not None), default=0)
-    return linked(gpus, counts, Limit(most, "a GPU of its generation"), faults, notes, counted[0].rate)
+    return linked(gpus, counts, limit, faults, notes, counted[0].rate)
 
 
 def _count(raw: GpuElement, name: str, ids: Mapping[str, str], faults: list[str], notes: list[str]) -> _Counted:

@@ -64,7 +64,7 @@ def read_nccl_xml(root: Element, path: Path, model: GpuModel | None = None) -> D
     for number, host in enumerate(hosts.values()):
         if not host.gpus:
             notes.append(f"host {number} of the file has no GPU and is left out")
-    boxes = tuple(host.box(notes) for host in with_gpus)
+    boxes = tuple(host.box(model, notes) for host in with_gpus)
     dialect = "RCCL" if any(e.tag == "xgmi" for e in root.walk()) or root.get("version") == "2" else "NCCL"
     # A dump that was made on the machine has a gpu element with the links of each GPU; provider files have none.
     stated = all(raw.gpu is not None for host in with_gpus for raw in host.gpus)
@@ -142,7 +142,7 @@ class _Host:
         direct = element.get("gdr") != "0" and card != ""
         self.nics.append(Nic(f"nic{len(self.nics)}", name or card, at, parent, card, port, rate, direct))
 
-    def box(self, notes: list[str]) -> Box:
+    def box(self, model: GpuModel | None, notes: list[str]) -> Box:
         """The host as a box; GPUs in the order of their ranks if the file has them."""
         gpus = _ranked(self.gpus, self.faults)
         if gpus and all(raw.gpu is None for raw in gpus):
@@ -155,7 +155,7 @@ class _Host:
         if self.virtual:
             left_out = ", ".join(dict.fromkeys(self.virtual))
             notes.append(f"network devices without PCI device, left out: {left_out}")
-        links = scale_up(gpus, names, self.faults, notes)
+        links = scale_up(gpus, names, model, self.faults, notes)
         parts = tuple(
             Gpu(f"g{i}", names[i], f"{raw.pci.at}: GPU {names[i]}", raw.parent, raw.port, links.host_links.get(f"g{i}"))
             for i, raw in enumerate(gpus)
