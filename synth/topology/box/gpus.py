@@ -122,7 +122,7 @@ _NVIDIA = (
         "nvlink",
         "unknown",
         _GEN5,
-        "spheron.network: NVLink-C2C 900 GB/s both ways; achievable C2C as measured on a GB300 Station; UNVERIFIED: PCIe",
+        "spheron.network: NVLink-C2C 900 GB/s both ways; achievable as on a GB300 Station; UNVERIFIED: PCIe",
         host=_C2C,
     ),
     GpuModel("b200", _BLACKWELL, 18, "nvlink", "switch", _GEN5, _TOPO_H),
