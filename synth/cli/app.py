@@ -92,6 +92,16 @@ def solve(
     gap: Annotated[float, typer.Option(help="Relative gap at which a plan counts as optimal.")] = 1e-6,
     time_limit: Annotated[str, typer.Option(help="Wall-clock limit of the solve, such as 60s.")] = "60s",
     out: Annotated[Path | None, typer.Option(help="Folder for plan, schedule, XML and plots.")] = None,
+    search: Annotated[
+        bool, typer.Option("--search", help="Time programs of matchings, baselines and the plan; write the fastest.")
+    ] = False,
+    constants: Annotated[
+        str, typer.Option(help="With --search: costs of blocks, a file of synth calibrate or ideal.")
+    ] = "ideal",
+    blocks: Annotated[int | None, typer.Option(help="With --search: most thread blocks on a GPU.")] = None,
+    element_bytes: Annotated[
+        int, typer.Option(help="With --search: element size for which the file shall run; 0: any chunks.")
+    ] = 4,
     thresholds: Annotated[
         bool, typer.Option("--thresholds", help="Leave out path kinds that do not pay at this size (synth study).")
     ] = False,
@@ -145,6 +155,8 @@ def solve(
             result = only_plan(machine, collective, size, **what)
         else:
             realise: dict[str, Any] = {"chunks": chunks, "max_loss": max_loss, "max_steps": max_steps}
+            if search:
+                realise |= {"search": True, "constants": constants, "blocks": blocks, "element_bytes": element_bytes}
             result = synthesize(machine, collective, size, target=target, lowering=lowering, **realise, **what)
     if write_lp is not None:
         write_lp_file(result.plan, write_lp)

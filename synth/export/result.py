@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from synth.errors import InvalidInputError
+from synth.export.judgement import Judgement
 from synth.export.paths_json import dump_paths, paths_name
 from synth.export.schedule_json import dump_schedule
 from synth.files.writing import write_files
@@ -25,15 +26,9 @@ from synth.solver.flow.plan import facts as plan_facts
 from synth.solver.flow.plan_file import dump_plan
 
 FORMAT = "synth-result/1"
-_AFTER_PLAN = (
-    "chunks_per_shard",
-    "quantized_us",
-    "simulated_us",
-    "target",
-    "active_bytes",
-    "served",
-    "unserved_reasons",
-)
+# What is known after the plan: times, then the program.
+TIMES_AFTER_PLAN = ("chunks_per_shard", "quantized_us", "schedule_us", "simulated_us")
+OF_PROGRAM = ("program", "target", "active_bytes", "served", "unserved_reasons")
 
 
 @dataclass(frozen=True)
@@ -50,6 +45,8 @@ class Result:
         Written files by kind (see :meth:`write`).
     runtime
         Target with the options of the lowering.
+    judgement
+        What the program takes at its size, and where its time goes; None when nobody timed it.
     """
 
     plan: Plan
@@ -58,6 +55,7 @@ class Result:
     timings: Mapping[str, float] = field(default_factory=dict, compare=False)
     files: Mapping[str, str] = field(default_factory=dict, compare=False)
     runtime: Runtime = field(default_factory=lambda: runtime_named("msccl"), compare=False)
+    judgement: Judgement | None = field(default=None, compare=False)
 
     @cached_property
     def paths(self) -> ChannelPaths:
@@ -88,6 +86,11 @@ class Result:
         self.xml_program  # noqa: B018 - refuses mscclpp
         return self.text
 
+    @property
+    def simulated(self) -> float:
+        """Seconds of the program at its size; of the schedule alone when nobody timed the program."""
+        return self.schedule.simulated if self.judgement is None else self.judgement.seconds
+
     @cached_property
     def facts(self) -> Facts:
         """What the runtime says of its program: sizes that it serves, blocks, steps."""
@@ -108,7 +111,9 @@ class Result:
         after = {
             "chunks_per_shard": schedule.chunks_per_shard,
             "quantized_us": schedule.quantized * 1e6,
-            "simulated_us": schedule.simulated * 1e6,
+            "schedule_us": schedule.simulated * 1e6,
+            "simulated_us": self.simulated * 1e6,
+            "program": None if self.judgement is None else self.judgement.to_dict(),
             "target": facts.target,
             "active_bytes": [facts.low, facts.high],
             "served": self.served.ok,
@@ -127,10 +132,14 @@ class Result:
         """The plan's facts, then schedule and program, as (label, text)."""
         schedule, facts = self.schedule, self.facts
         whole = "" if schedule.proven else " (not proven the best split)"
+        size = self.plan.demand.size_bytes
+        over = schedule.quantized / self.plan.time - 1 if self.plan.time > 0 else 0.0
+        timed = [] if self.judgement is None else self.judgement.facts(self.plan.time, size, facts.counts)
         return [
             *plan_facts(self.plan),
-            ("quantised", f"{format_time(schedule.quantized)}, {100 * schedule.loss:.2f} % over the plan{whole}"),
-            ("simulated", f"{format_time(schedule.simulated)} with latency"),
+            ("quantised", f"{format_time(schedule.quantized)}, {100 * max(0.0, over):.2f} % over the plan{whole}"),
+            ("as schedule", f"{format_time(schedule.simulated)} with latency"),
+            *timed,
             ("chunks", f"{schedule.chunks_per_shard} per shard of {format_size(schedule.chunk_bytes)}"),
             ("program", f"for {facts.target}: {facts.size}, verified"),
             ("runs when", f"message of {facts.low} to {facts.high} bytes, {facts.counts}"),
@@ -181,7 +190,7 @@ class Planned:
 
     def to_dict(self) -> dict[str, Any]:
         """The ``synth-result/1`` object of ``synth solve --plan-only --json``: null where there is no schedule."""
-        after = dict.fromkeys(_AFTER_PLAN)
+        after = dict.fromkeys((*TIMES_AFTER_PLAN, *OF_PROGRAM))
         return result_dict(self.plan, after, self.timings, self.files)
 
     def summary(self) -> str:
@@ -225,15 +234,10 @@ def result_dict(
         "bottleneck": list(plan.bottleneck),
         "routes": len(plan.routes),
         "depth": plan.depth,
-        "chunks_per_shard": after["chunks_per_shard"],
-        "quantized_us": after["quantized_us"],
-        "simulated_us": after["simulated_us"],
+        **{name: after[name] for name in TIMES_AFTER_PLAN},
         "algbw_GBps": plan.algbw / 1e9,
         "busbw_GBps": None if plan.busbw is None else plan.busbw / 1e9,
-        "target": after["target"],
-        "active_bytes": after["active_bytes"],
-        "served": after["served"],
-        "unserved_reasons": after["unserved_reasons"],
+        **{name: after[name] for name in OF_PROGRAM},
         "timings_s": dict(timings),
         "solver": {
             "engine": plan.solver.engine,

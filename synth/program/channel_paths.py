@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from synth.program.meaning.channel_types import channel_type
+from synth.program.meaning.lowering_options import DEFAULT, Lowering
 from synth.program.msccl.lowering.lanes import lanes_of
 from synth.program.msccl.targets import Target
 from synth.program.nccl_settings import merged, settings_for
@@ -111,15 +112,15 @@ def _entry(path: ChannelPath) -> dict[str, Any]:
     }
 
 
-def xml_paths(schedule: Schedule, target: Target, instances: int = 1) -> ChannelPaths:
+def xml_paths(schedule: Schedule, target: Target, options: Lowering = DEFAULT) -> ChannelPaths:
     """Paths of the channels of an MSCCL XML that a schedule was lowered to.
 
     Parameters
     ----------
-    target, instances
+    target, options
         As given to :func:`synth.program.make_draft`, which decide how channels are given out.
     """
-    lanes = lanes_of(schedule, target, instances)
+    lanes = lanes_of(schedule, target, options)
     keys = [(lane, None, t.links) for lane, t in zip(lanes, schedule.transfers, strict=True)]
     return _collected(schedule, target.name, keys, nccl=True)
 

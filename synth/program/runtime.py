@@ -66,6 +66,9 @@ class Runtime(Protocol):
     def options(self) -> Lowering:
         """How programs are made."""
 
+    def with_options(self, options: Lowering) -> Runtime:
+        """The same target with other options."""
+
     def draft(self, schedule: Schedule) -> AnyDraft:
         """Draft of a schedule as it is; NotExpressibleError when it does not fit into the runtime's limits."""
 
@@ -97,6 +100,10 @@ class XmlRuntime:
         """Name of the target."""
         return self.target.name
 
+    def with_options(self, options: Lowering) -> XmlRuntime:
+        """See :class:`Runtime`."""
+        return replace(self, options=options)
+
     def draft(self, schedule: Schedule) -> Draft:
         """See :class:`Runtime`."""
         draft = make_draft(schedule, self.target, self.options)
@@ -113,7 +120,7 @@ class XmlRuntime:
 
     def paths(self, schedule: Schedule) -> ChannelPaths:
         """See :class:`Runtime`."""
-        return xml_paths(schedule, self.target, self.options.instances)
+        return xml_paths(schedule, self.target, self.options)
 
     def facts(self, program: Program) -> Facts:
         """See :class:`Runtime`."""
@@ -143,11 +150,17 @@ class MscclppRuntime:
         """Limits of the executor on the GPU that is asked."""
         return MscclppLimits() if self.options.sms is None else MscclppLimits(max_blocks=self.options.sms)
 
+    def with_options(self, options: Lowering) -> MscclppRuntime:
+        """See :class:`Runtime`."""
+        return replace(self, options=options)
+
     def draft(self, schedule: Schedule) -> MscclppDraft:
         """See :class:`Runtime`; channels and protocols other than Simple are not mscclpp's."""
         asked = self.options
         if asked.max_channels is not None:
             raise InvalidInputError("mscclpp has no channels to limit: leave --max-channels out")
+        if asked.pipelined:
+            raise InvalidInputError("mscclpp has no loop iterations to overlap: leave pipelined out")
         if asked.protocol != "Simple":
             raise InvalidInputError(f"protocol {asked.protocol!r}: mscclpp plans are written for Simple")
         return make_mscclpp_draft(

@@ -10,11 +10,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from synth.demand.model import Commodity, Demand, EvenPairs
 from synth.errors import InfeasibleError, InvalidInputError, LimitReachedError, NotExpressibleError
-from synth.formulation.flow.orbits import OrbitRoutes
 from synth.rivals.baselines.build import build
 from synth.rivals.baselines.kinds import KINDS, Recipe, recipes
+from synth.rivals.makers import EVEN_CHUNKS, MOST_TRANSFERS, SHALLOW, SLACK, family_of, plan_at, scaled_demand
 from synth.rivals.matching.matched import Matcher
 from synth.rivals.shallow import shallow_recipe
 from synth.schedule.chunks.build import order_routes
@@ -23,13 +22,7 @@ from synth.schedule.model import Schedule
 from synth.schedule.simulate.time_model import TimeModel
 from synth.solver.flow.plan import Plan
 
-#: Transfers beyond which a finer schedule is not made.
-MOST_TRANSFERS: Final = 4_000
-#: Chunk counts that always are tried: those that buffers of 2^k elements divide into.
-EVEN_CHUNKS: Final = (1, 2, 4, 8, 16, 32, 64)
-#: Numbers of shallow trees per shard, and hops by which they may be deeper than they must be.
-SHALLOW: Final = (1, 2, 4)
-SLACK: Final = (0, 1)
+__all__ = ["RIVALS", "Anchored", "Maker", "family_of", "plan_at", "rivals", "scaled_demand"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,25 +48,6 @@ class Anchored:
 
 Maker = Callable[[Anchored], Mapping[str, Schedule]]
 """Named schedules for an instance; none where there are none."""
-
-
-def plan_at(plan: Plan, size_bytes: float) -> Plan:
-    """The same splits and prices for another message size."""
-    factor = size_bytes / plan.demand.size_bytes
-    demand = scaled_demand(plan.demand, factor)
-    columns = replace(plan.columns, demand=demand) if isinstance(plan.columns, OrbitRoutes) else plan.columns
-    return replace(plan, demand=demand, columns=columns, time=plan.time * factor, bound=plan.bound * factor)
-
-
-def scaled_demand(demand: Demand, factor: float) -> Demand:
-    """The same collective with every shard ``factor`` times as large."""
-    items: Sequence[Commodity]
-    if isinstance(demand.commodities, EvenPairs):
-        items = replace(demand.commodities, size=demand.commodities.size * factor)
-    else:
-        items = tuple(replace(item, size=item.size * factor) for item in demand.commodities)
-    local = tuple(size * factor for size in demand.local)
-    return replace(demand, size_bytes=demand.size_bytes * factor, commodities=items, local=local)
 
 
 def planned(instance: Anchored) -> dict[str, Schedule]:
@@ -180,11 +154,6 @@ def matched(instance: Anchored) -> dict[str, Schedule]:
 
 RIVALS: Final[tuple[Maker, ...]] = (planned, shallow, matched, libraries)
 """All makers; of equally fast schedules the first one's is taken."""
-
-
-def family_of(name: str) -> str:
-    """Kind of a rival: its name without the chunk count."""
-    return name.rpartition("-k")[0] or name
 
 
 def rivals(instance: Anchored, makers: Sequence[Maker] = RIVALS) -> dict[str, Schedule]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from synth.errors import InvalidInputError
+from synth.program.meaning.lowering_options import DEFAULT, Lowering
 from synth.program.msccl.lowering.lanes import lanes_of
 from synth.program.msccl.model import Draft
 from synth.program.msccl.targets import MSCCL, Protocol, Target
@@ -108,8 +109,8 @@ def _connection_paths(draft: Draft, image: Image, topology: Topology, paths: Pat
     return tuple(out)
 
 
-def schedule_paths(schedule: Schedule, target: Target = MSCCL, instances: int = 1) -> Paths:
+def schedule_paths(schedule: Schedule, target: Target = MSCCL, options: Lowering = DEFAULT) -> Paths:
     """Links of each connection of the program that :func:`synth.program.lower` makes of a schedule."""
     rank = schedule.plan.topology.rank_of
-    lanes = lanes_of(schedule, target, instances)
+    lanes = lanes_of(schedule, target, options)
     return {(rank[t.src], rank[t.dst], lane): t.links for t, lane in zip(schedule.transfers, lanes, strict=True)}

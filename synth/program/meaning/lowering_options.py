@@ -24,6 +24,9 @@ class Lowering:
         Simple, LL or LL128.
     instances
         Least number of channels per path (msccl), or blocks that share each chunk (mscclpp).
+    pipelined
+        Sums and copies of an all-reduce on channels of their own: the copies of one loop iteration of the runtime then
+        run beside the sums of the next one, for twice the blocks (msccl).
     max_channels
         Most channels that the program may use.
     sms
@@ -36,6 +39,7 @@ class Lowering:
     max_bytes: int | None = None
     protocol: str = "Simple"
     instances: int = 1
+    pipelined: bool = False
     max_channels: int | None = None
     sms: int | None = None
 

@@ -62,7 +62,7 @@ def make_draft(schedule: Schedule, target: Target = MSCCL, options: Lowering = D
     claim = claim_of(schedule)
     top = options.max_bytes or 1 << max(20, int(schedule.plan.demand.size_bytes).bit_length())
     _check_options(claim, target, options, top)
-    lowering = _Lowering(schedule, claim, target, options.inplace, options.instances)
+    lowering = _Lowering(schedule, claim, target, options)
     max_channels = options.max_channels
     if max_channels is not None and lowering.channels > max_channels:
         raise NotExpressibleError(
@@ -105,8 +105,8 @@ def _safe_name(name: str, limit: int) -> str:
 
 
 class _Lowering:
-    def __init__(self, schedule: Schedule, claim: Semantics, target: Target, inplace: bool, instances: int) -> None:
-        self.schedule, self.claim, self.target, self.inplace = schedule, claim, target, inplace
+    def __init__(self, schedule: Schedule, claim: Semantics, target: Target, options: Lowering) -> None:
+        self.schedule, self.claim, self.target, self.inplace = schedule, claim, target, options.inplace
         self.fused = "rrc" in target.step_types
         topology = schedule.plan.topology
         self.rank_of = topology.rank_of
@@ -115,7 +115,7 @@ class _Lowering:
         self.pattern = schedule.plan.demand.pattern
         self.partial: dict[tuple[int, int, int], Place] = {}  # GPU, shard, first chunk -> where its sum is kept
         self.landed: dict[int, Place] = {}  # transfer -> where its chunks arrived
-        self.lanes = lanes_of(schedule, target, instances)
+        self.lanes = lanes_of(schedule, target, options)
         self.channels = 1 + max(self.lanes, default=0)
         self._local_copies()
         for k, transfer in enumerate(schedule.transfers):
